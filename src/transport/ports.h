@@ -1,0 +1,69 @@
+// What the engine needs from its host. Three ports: memory, work and outcomes. Production: the card
+// over shared rings and process_vm_*; tests: vectors in one process.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "transport/types.h"
+#include "wire/frame.h"
+
+namespace rdmalab::transport {
+
+using wire::PayloadSegment;
+
+// Which side of which QP a copy serves: a copy that fails is blamed on it.
+struct CopyOwner {
+    Qpn qpn;
+    bool is_responder = false;
+    std::uint8_t engine = 0;  // EngineConfig::index
+    bool source_is_blamed =
+        false;  // the QP's own memory is the source (a send, a read response), not the target
+};
+
+struct CopyFault {
+    CopyOwner owner;
+    bool at_source = false;  // reading the source failed; otherwise writing the target
+};
+
+// Memory of applications and of the card. Copies are queued and carried out in order by `flush`, so
+// that a batch of packets costs a few system calls. Nobody may see a completion, and no ACK may
+// leave, before the flush that follows its copies.
+class MemoryPort {
+public:
+    virtual ~MemoryPort() = default;
+    // Queues a copy of source.length bytes to `target_address` of `target`. Both were checked
+    // against the memory table.
+    virtual void copy(SpaceId target, std::uint64_t target_address, const PayloadSegment& source,
+                      CopyOwner owner) = 0;
+    // At once; everything queued before is flushed first. False: the memory is not there.
+    virtual bool read(SpaceId space, std::uint64_t address, ByteSpan out) = 0;
+    virtual bool write(SpaceId space, std::uint64_t address, ByteView bytes) = 0;
+    // Carries out what is queued; appends the copies that failed.
+    virtual void flush(std::vector<CopyFault>& faults) = 0;
+};
+
+// Where posted work comes from. Entries are taken when the engine needs them.
+class WorkPort {
+public:
+    virtual ~WorkPort() = default;
+    // Next entry of the QP's send queue; false when there is none. The entry is validated (opcode,
+    // counts) by the port.
+    virtual bool fetch_send(Qpn qpn, SendWqe& out) = 0;
+    // Next entry of the QP's receive queue or, when it has one, of its SRQ.
+    virtual bool fetch_recv(Qpn qpn, RecvWqe& out) = 0;
+    virtual bool fetch_srq(SrqId srq, RecvWqe& out) = 0;
+    // Entries that are posted and not yet fetched (for the SRQ limit).
+    virtual std::uint32_t srq_depth(SrqId srq) = 0;
+};
+
+class OutcomePort {
+public:
+    virtual ~OutcomePort() = default;
+    // Writes a CQE. False: the CQ has overflowed; the engine raises the CQ error.
+    virtual bool push_completion(CqId cq, const Completion& completion) = 0;
+    virtual void push_event(const AsyncEvent& event) = 0;
+};
+
+}  // namespace rdmalab::transport

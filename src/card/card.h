@@ -1,0 +1,120 @@
+// The card: engines (one per function), e-switch domains (one per PF), cables, and the rings of
+// attached clients. Sans-IO: the host (card/host, or a test) gives it memory and time and carries
+// out what it asks for through HostPort.
+//
+// A round is `poll(now)`: doorbells -> engines make frames -> e-switch -> cable -> e-switch ->
+// engines take them, copies queue up -> memory flush -> commit (completions, events, ACK duty). It
+// returns true while there is more to do at once; otherwise the host may sleep until the bell, a
+// control message or `next_deadline()`.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "card/config.h"
+#include "card/ring_abi.h"
+#include "transport/engine.h"
+#include "wire/frame.h"
+
+namespace rdmalab::card {
+
+// A region of a context's shared memory, mapped into the card. It stays mapped until free_region.
+struct MappedRegion {
+    abi::Region region;
+    std::byte* base = nullptr;
+};
+
+// A place where frames can be captured: a port of the card or a representor (the switch side of a
+// vport).
+struct TapPoint {
+    bool is_port = false;     // else a function's vport
+    std::uint32_t index = 0;  // of CardConfig::ports or ::functions
+    bool operator==(const TapPoint&) const = default;
+};
+
+class HostPort {
+public:
+    virtual ~HostPort() = default;
+    // Zeroed, page-aligned shared memory in the context's memfd. ENOMEM when there is none.
+    virtual Result<MappedRegion> allocate_region(OwnerId owner, std::uint64_t length) = 0;
+    virtual void free_region(OwnerId owner, const MappedRegion& region) = 0;
+    // Record for a completion channel, or for the context's async pipe. Must not block; a full pipe
+    // keeps the record and retries.
+    virtual void notify_channel(OwnerId owner, std::uint32_t channel,
+                                const abi::CompletionEvent& event) = 0;
+    virtual void notify_async(OwnerId owner, const abi::AsyncEventRecord& event) = 0;
+    // Wakes clients that futex-wait on this shared word.
+    virtual void wake(std::atomic<std::uint32_t>& word) = 0;
+    // A frame passes a tap that set_tap switched on. `inbound`: towards the function (representor)
+    // or from the cable (port).
+    virtual void captured(TapPoint point, const wire::Frame& frame, bool inbound) = 0;
+};
+
+// Reply to a control request: `status` is 0 or an errno value; `text` explains it (may be empty).
+struct ControlReply {
+    int status = 0;
+    std::string text;
+    std::vector<std::byte> body;
+};
+
+struct PortCounters {
+    std::uint64_t tx_frames = 0, tx_bytes = 0, rx_frames = 0, rx_bytes = 0;
+    std::uint64_t dropped = 0;  // no cable, or no such destination in the e-switch
+};
+struct CableCounters {  // one direction
+    std::uint64_t frames = 0, bytes = 0, lost = 0, reordered = 0, duplicated = 0, corrupted = 0,
+                  ce_marked = 0, overflowed = 0;
+};
+
+class Card {
+public:
+    Card(const CardConfig& config, HostPort& host, transport::MemoryPort& memory);
+    ~Card();
+    Card(const Card&) = delete;
+    Card& operator=(const Card&) = delete;
+
+    const CardConfig& config() const;
+
+    // --- Attachments. `owner` and `space` are chosen by the host, never reused while frames may
+    // refer to them; owner 0 and space 0 are not used. The reply body of open_context is an
+    // abi::OpenContextReply.
+    ControlReply open_context(OwnerId owner, SpaceId space, std::uint32_t device);
+    void close_context(OwnerId owner);
+    // All ops from kQueryPort to kDetachMcast of an attached client; `channel` ops only bookkeep
+    // (the host makes the pipe). `now` as in poll.
+    ControlReply handle_request(OwnerId owner, abi::Op op, ByteView body, Instant now);
+    std::vector<abi::DeviceInfo> list_devices() const;
+
+    // --- Data path.
+    bool poll(Instant now);
+    Instant next_deadline() const;
+    // True when a client rang a doorbell since the last poll: the host checks it after it has
+    // published `sleeping`.
+    bool doorbell_pending() const;
+
+    // --- Operation.
+    Status set_impairments(const std::string& cable, std::optional<bool> a_to_b,
+                           const Impairments& impairments, Instant now);
+    Result<TapPoint> find_tap(const std::string& name) const;  // port, representor or device name
+    void set_tap(TapPoint point, bool on);
+
+    // --- Facts.
+    const transport::Engine& engine(std::uint32_t function) const;
+    PortCounters port_counters(std::uint32_t port) const;
+    PortCounters vport_counters(std::uint32_t function) const;
+    CableCounters cable_counters(std::uint32_t cable, bool a_to_b) const;
+    Impairments impairments(std::uint32_t cable, bool a_to_b) const;
+
+private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace rdmalab::card

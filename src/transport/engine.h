@@ -128,6 +128,9 @@ public:
     void commit(std::span<const CopyFault> faults, Instant now);
     Instant next_deadline() const;
     bool has_work() const;  // poll_frame may return something
+    // The card has checked a frame for this function and its ICRC is wrong: it is counted
+    // (rx_icrc_errors) and not handed over.
+    void count_icrc_error();
 
     // --- Facts.
     const EngineCounters& counters() const;

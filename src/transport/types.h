@@ -55,6 +55,9 @@ struct SendWqe {
     bool signaled = true;
     bool solicited = false;
     bool fence = false;
+    // The ring entry made no sense (opcode, counts): the WQE completes with kLocQpOpErr and nothing
+    // else of it is used but wr_id and ring_index.
+    bool malformed = false;
     // The payload lies in card-readable memory (inline data, or small payload that rides in the
     // ring entry): `inline_data` is then used for the bytes. When `sges_checked` is false the SGE's
     // lkeys are still checked before.

@@ -187,6 +187,7 @@ enum class ParseError : std::uint8_t {
     kBadTransportVersion,
     kBadPad,
     kTooLong,
+    kIpOptions,
 };
 const char* to_string(ParseError error);
 

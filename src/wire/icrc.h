@@ -13,11 +13,13 @@ namespace rdmalab::wire {
 class Icrc {
 public:
     explicit Icrc(const Frame& frame);  // masked headers from L3 to the last extension header
+    static Icrc as_emitted(const Frame& frame);  // the same over the header as it was emitted
     void add(ByteView payload);
     // The four bytes as they stand on the wire are this value, least significant byte first.
     std::uint32_t value() const;
 
 private:
+    explicit Icrc(std::uint32_t state) : state_(state) {}
     std::uint32_t state_;
 };
 

@@ -1,0 +1,3 @@
+#include "wire/pcap.h"
+
+namespace rdmalab::wire {}

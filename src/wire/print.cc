@@ -1,0 +1,3 @@
+#include "wire/print.h"
+
+namespace rdmalab::wire {}

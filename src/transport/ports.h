@@ -13,14 +13,21 @@ namespace rdmalab::transport {
 
 using wire::PayloadSegment;
 
-// Which side of which QP a copy serves: a copy that fails is blamed on it.
+// Which side of which QP a copy serves: a copy that fails is blamed on it. The memory port hands it
+// back as it was given.
 struct CopyOwner {
     Qpn qpn;
     bool is_responder = false;
     std::uint8_t engine = 0;  // EngineConfig::index
     bool source_is_blamed =
         false;  // the QP's own memory is the source (a send, a read response), not the target
+    std::uint32_t token = 0;   // the engine's own mark: the packet that the copy belongs to
+    std::uint64_t origin = 0;  // Frame::origin of the frame that brought the bytes
 };
+
+// The owner of copies that a card makes of a frame's payload on its own account (a frame that waits
+// in a delayed cable): the emitter is blamed when its memory is not there.
+CopyOwner owner_of_payload(const wire::Frame& frame);
 
 struct CopyFault {
     CopyOwner owner;

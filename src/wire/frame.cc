@@ -14,6 +14,7 @@ void Frame::copy_from(const Frame& other) {
     segment_count = other.segment_count;
     payload_length = other.payload_length;
     icrc = other.icrc;
+    origin = other.origin;
     std::memcpy(header.data(), other.header.data(), header_length);
     std::copy_n(other.segments.begin(), segment_count, segments.begin());
     if (header_kept) std::memcpy(emitted_header.data(), other.emitted_header.data(), header_length);

@@ -265,9 +265,10 @@ struct IpCmHeader {
 std::optional<IpCmHeader> parse_ip_cm_header(std::span<const std::uint8_t> private_data);
 void emit_ip_cm_header(const IpCmHeader& header, std::span<std::uint8_t> private_data);
 
-// Service id of a port: prefix 0x0000000001, port space, port (A11.2).
+// Service id of a port (A11.2): five bytes 0x0000000001, IP protocol, port. The port spaces of
+// rdma/rdma_cma.h hold the last byte of the prefix and the protocol: RDMA_PS_TCP is 0x0106.
 constexpr std::uint64_t ip_service_id(std::uint16_t port_space, std::uint16_t port) {
-    return 0x0000'0000'0100'0000u | std::uint64_t{port_space} << 16 | port;
+    return std::uint64_t{port_space} << 16 | port;
 }
 
 }  // namespace rdmalab::wire

@@ -242,6 +242,38 @@ class Failure(AssertionError):
     pass
 
 
+def start_reaper(runtime, folder):
+    """A process of its own that waits for the end of this test; when the test was killed (no farewell came through the
+    pipe), it ends everything that the test left running. Returns the pipe's end to say farewell to."""
+    reading, writing = os.pipe()
+    os.set_inheritable(writing, False)
+    child = os.fork()
+    if child:
+        os.close(reading)
+        os.waitpid(child, 0)
+        return writing
+    os.setsid()
+    if os.fork() == 0:
+        os.close(writing)
+        if not os.read(reading, 1):
+            for pid in processes_of(runtime):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            shutil.rmtree(folder, ignore_errors=True)
+    os._exit(0)
+
+
+def processes_of(runtime):
+    """Every live process with this runtime folder in its environment."""
+    needle = f"RDMALAB_RUNTIME_DIR={runtime}".encode()
+    found = []
+    for pid in all_pids():
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
+            if needle in file.read().split(b"\0") and is_alive(pid):
+                found.append(pid)
+    return found
+
+
 class Card:
     """A private card: `with Card() as card`. Leaving it ends the card and checks that nothing is left over."""
 
@@ -255,6 +287,7 @@ class Card:
         self.environment = {"RDMALAB_RUNTIME_DIR": self.runtime, **(environment or {})}
         self.programs = []
         self.pid = None
+        self.farewell = start_reaper(self.runtime, self.folder)
 
     # --- life
 
@@ -263,6 +296,7 @@ class Card:
             self.up()
         except BaseException:
             self.close()
+            self.dismiss()
             raise
         return self
 
@@ -274,7 +308,12 @@ class Card:
             if error is None:
                 self.check_nothing_left()
         finally:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            self.dismiss()
+
+    def dismiss(self):
+        os.write(self.farewell, b"x")
+        os.close(self.farewell)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def up(self):
         argv = ["up", "--name", self.name, "--seed", str(self.seed)]
@@ -310,14 +349,7 @@ class Card:
             raise Failure("left behind after the card was taken down: " + ", ".join(left))
 
     def processes(self):
-        """Every live process with our runtime folder in its environment."""
-        needle = f"RDMALAB_RUNTIME_DIR={self.runtime}".encode()
-        found = []
-        for pid in all_pids():
-            with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
-                if needle in file.read().split(b"\0") and is_alive(pid):
-                    found.append(pid)
-        return found
+        return processes_of(self.runtime)
 
     # --- the launcher
 

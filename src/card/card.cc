@@ -1,0 +1,355 @@
+#include "card/card.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <unordered_map>
+
+#include "base/limits.h"
+#include "card/address_book.h"
+#include "card/control.h"
+#include "card/doorbells.h"
+#include "card/function.h"
+#include "card/switchboard.h"
+#include "card/verbs_values.h"
+#include "wire/headers.h"
+#include "wire/icrc.h"
+
+namespace rdmalab::card {
+
+namespace {
+
+// Frames that one round moves. More make the rounds cheaper and their completions later.
+constexpr std::size_t kRoundFramesMax = 128;
+
+// EUI-64 made from a MAC (RFC 4291, appendix A), as a number.
+std::uint64_t guid_of(const MacAddress& mac) {
+    const auto& b = mac.bytes;
+    const std::array<std::uint8_t, 8> eui{
+        static_cast<std::uint8_t>(b[0] ^ 2), b[1], b[2], 0xff, 0xfe, b[3], b[4], b[5]};
+    std::uint64_t guid = 0;
+    for (const std::uint8_t byte : eui) guid = guid << 8 | byte;
+    return guid;
+}
+
+template <std::size_t Size>
+void copy_text(char (&to)[Size], const std::string& from) {
+    const std::size_t length = std::min(from.size(), Size - 1);
+    std::memcpy(to, from.data(), length);
+}
+
+template <class Body>
+ControlReply success(const Body& body) {
+    ControlReply reply;
+    reply.body.resize(sizeof body);
+    store_bytes(reply.body.data(), body);
+    return reply;
+}
+
+// Does the frame reach its receiver as it was sent? The CRC of a frame that came from bytes covers
+// its pad too, which stands right behind the payload.
+bool icrc_is_right(const wire::Frame& frame) {
+    if (frame.icrc_state == wire::IcrcState::kNone) return true;
+    if (frame.icrc_state == wire::IcrcState::kElided) return wire::invariants_unchanged(frame);
+    wire::Icrc icrc(frame);
+    for (unsigned i = 0; i < frame.segment_count; ++i) {
+        const wire::PayloadSegment& segment = frame.segments[i];
+        if (segment.space != kCardSpace) return false;
+        const std::size_t pad = i + 1 == frame.segment_count ? (0u - frame.payload_length) & 3 : 0;
+        icrc.add({reinterpret_cast<const std::byte*>(segment.address), segment.length + pad});
+    }
+    return icrc.value() == frame.icrc;
+}
+
+}  // namespace
+
+struct Card::Impl final : FrameSink {
+    Impl(const CardConfig& given, HostPort& host_port, transport::MemoryPort& memory_port);
+
+    void deliver(std::uint32_t function, wire::Frame& frame, Instant now) override;
+    bool scan_doorbells();
+    bool handle_timeouts(Instant now);
+    bool move_frames(Instant now);
+    void finish_round(Instant now);
+    bool any_touched() const;
+    Context* find(OwnerId owner) const;
+    ControlReply query_port(const Context& context) const;
+
+    CardConfig config;
+    HostPort& host;
+    transport::MemoryPort& memory;
+    AddressBook addresses;
+    Control control;
+    std::vector<transport::CopyFault> faults, engine_faults;
+    std::vector<std::unique_ptr<Function>> functions;
+    Switchboard switchboard;
+    std::unordered_map<OwnerId, std::unique_ptr<Context>> contexts;
+    std::vector<Context*> context_list;  // what the doorbell scan walks
+    std::size_t turn = 0;                // the function whose frames come first
+};
+
+Card::Impl::Impl(const CardConfig& given, HostPort& host_port, transport::MemoryPort& memory_port)
+    : config(given),
+      host(host_port),
+      memory(memory_port),
+      addresses(config),
+      control(host, addresses),
+      switchboard(config, host, memory, *this, faults) {
+    for (std::uint32_t i = 0; i < config.functions.size(); ++i) {
+        transport::EngineConfig engine;
+        engine.index = static_cast<std::uint8_t>(i);
+        engine.mac = config.functions[i].mac;
+        engine.port_mtu = config.port_mtu;
+        engine.seed = config.seed * 0x9e37'79b9'7f4a'7c15 + i;
+        engine.cnp_interval = config.cnp_interval;
+        functions.push_back(std::make_unique<Function>(engine, host, memory));
+        const std::vector<Gid>& gids = addresses.gids(i);
+        for (std::size_t k = 0; k < gids.size(); ++k) {
+            functions.back()->engine().set_gid(static_cast<std::uint8_t>(k), gids[k]);
+        }
+    }
+}
+
+Context* Card::Impl::find(OwnerId owner) const {
+    const auto found = contexts.find(owner);
+    return found == contexts.end() ? nullptr : found->second.get();
+}
+
+// --- A round
+
+void Card::Impl::deliver(std::uint32_t function, wire::Frame& frame, Instant now) {
+    Function& receiver = *functions[function];
+    receiver.touch();
+    if (!icrc_is_right(frame)) return receiver.engine().count_icrc_error();
+    receiver.engine().handle_frame(frame, now);
+}
+
+bool Card::Impl::scan_doorbells() {
+    bool any = false;
+    for (Context* context : context_list) {
+        any |= drain_doorbells(context->doorbells(), [context](std::uint32_t slot) {
+            if (slot >= context->slots.size() || context->slots[slot] == nullptr) return;
+            context->function->touch();
+            context->function->engine().handle_doorbell(context->slots[slot]->qpn);
+        });
+    }
+    return any;
+}
+
+bool Card::Impl::handle_timeouts(Instant now) {
+    bool any = false;
+    for (const auto& function : functions) {
+        if (function->engine().next_deadline() > now) continue;
+        function->touch();
+        function->engine().handle_timeout(now);
+        any = true;
+    }
+    return any;
+}
+
+// Every engine in turn, so that answers overtake long messages of others.
+bool Card::Impl::move_frames(Instant now) {
+    const std::size_t share = std::max<std::size_t>(kRoundFramesMax / functions.size(), 8);
+    std::size_t moved = 0;
+    bool progress = true;
+    wire::Frame frame;
+    while (progress && moved < kRoundFramesMax) {
+        progress = false;
+        for (std::size_t k = 0; k < functions.size() && moved < kRoundFramesMax; ++k) {
+            Function& function = *functions[(turn + k) % functions.size()];
+            if (!function.engine().has_work()) continue;
+            function.touch();
+            for (std::size_t n = 0; n < share && function.engine().poll_frame(now, frame); ++n) {
+                switchboard.handle_frame(function.index(), frame, now);
+                ++moved;
+                progress = true;
+            }
+        }
+    }
+    turn = (turn + 1) % functions.size();
+    return moved > 0;
+}
+
+void Card::Impl::finish_round(Instant now) {
+    memory.flush(faults);
+    if (switchboard.must_reclaim()) switchboard.reclaim();
+    for (const transport::CopyFault& fault : faults) {
+        if (fault.owner.engine < functions.size()) functions[fault.owner.engine]->touch();
+    }
+    for (const auto& function : functions) {
+        if (!function->is_touched()) continue;
+        engine_faults.clear();
+        std::copy_if(faults.begin(), faults.end(), std::back_inserter(engine_faults),
+                     [&](const transport::CopyFault& fault) {
+                         return fault.owner.engine == function->index();
+                     });
+        function->commit(engine_faults, now);
+    }
+    faults.clear();
+}
+
+bool Card::Impl::any_touched() const {
+    return std::any_of(functions.begin(), functions.end(), [](const auto& function) {
+        return function->is_touched() || function->engine().has_work();
+    });
+}
+
+ControlReply Card::Impl::query_port(const Context& context) const {
+    abi::QueryPortReply reply{};
+    const std::uint32_t function = context.function->index();
+    // Functions of one e-switch reach each other without any cable, so the port is always up.
+    reply.state = kIbvPortActive;
+    reply.mtu_max = reply.mtu_active = config.port_mtu;
+    reply.gid_count = static_cast<std::uint32_t>(addresses.gids(function).size());
+    reply.rate_bps = switchboard.rate_of(function).bits_per_second;
+    return success(reply);
+}
+
+// --- Card
+
+Card::Card(const CardConfig& config, HostPort& host, transport::MemoryPort& memory)
+    : impl_(std::make_unique<Impl>(config, host, memory)) {}
+Card::~Card() = default;
+
+const CardConfig& Card::config() const { return impl_->config; }
+
+ControlReply Card::open_context(OwnerId owner, SpaceId space, std::uint32_t device) {
+    if (device >= impl_->functions.size()) return {ENODEV, "no such device", {}};
+    if (impl_->contexts.size() >= limits::kContextMax) return {ENOMEM, "too many contexts", {}};
+    if (impl_->contexts.contains(owner)) return {EINVAL, "the context is open already", {}};
+    auto region = impl_->host.allocate_region(owner, round_up(sizeof(abi::DoorbellArea), 4096));
+    if (!region) return {region.error().code, region.error().text, {}};
+
+    auto context = std::make_unique<Context>();
+    context->owner = owner;
+    context->space = space;
+    context->function = impl_->functions[device].get();
+    context->doorbell_region = *region;
+    impl_->context_list.push_back(context.get());
+    impl_->contexts.emplace(owner, std::move(context));
+    return success(abi::OpenContextReply{.doorbell = region->region,
+                                         .node_guid = guid_of(config().functions[device].mac),
+                                         .qp_max = limits::kQpMax,
+                                         .wqe_max = limits::kWqeMax,
+                                         .sge_max = limits::kSgeMax,
+                                         .cq_max = limits::kCqMax,
+                                         .cqe_max = limits::kCqeMax,
+                                         .mr_max = limits::kMrMax,
+                                         .pd_max = limits::kPdMax,
+                                         .srq_max = limits::kSrqMax,
+                                         .srq_wr_max = limits::kWqeMax,
+                                         .ah_max = limits::kAhMax,
+                                         .reads_max = limits::kReadsMax,
+                                         .inline_max = limits::kInlineMax,
+                                         .small_payload_max = limits::kSmallPayloadMax,
+                                         .mcast_group_max = limits::kMcastGroupMax,
+                                         .mcast_qp_max = limits::kMcastQpMax,
+                                         .gid_max = limits::kGidMax,
+                                         .message_max = limits::kMessageMax});
+}
+
+void Card::close_context(OwnerId owner) {
+    Context* context = impl_->find(owner);
+    if (context == nullptr) return;
+    context->function->touch();
+    impl_->control.release(*context);
+    std::erase(impl_->context_list, context);
+    impl_->contexts.erase(owner);
+}
+
+ControlReply Card::handle_request(OwnerId owner, abi::Op op, ByteView body, Instant now) {
+    Context* context = impl_->find(owner);
+    if (context == nullptr) return {EINVAL, "no context is open", {}};
+    if (op == abi::Op::kQueryPort) {
+        if (!body.empty()) return {EINVAL, "the request has a body, expected none", {}};
+        return impl_->query_port(*context);
+    }
+    ControlReply reply = impl_->control.handle(*context, op, body, now);
+    context->function->publish();
+    context->function->touch();
+    return reply;
+}
+
+std::vector<abi::DeviceInfo> Card::list_devices() const {
+    std::vector<abi::DeviceInfo> devices;
+    for (const FunctionConfig& function : config().functions) {
+        abi::DeviceInfo info{};
+        info.index = static_cast<std::uint32_t>(devices.size());
+        info.uverbs_index = info.index;
+        copy_text(info.name, function.device);
+        copy_text(info.pci, function.pci);
+        const auto pf = std::find_if(
+            config().functions.begin(), config().functions.end(),
+            [&](const FunctionConfig& other) { return other.device == function.pf_device; });
+        if (function.pci.empty() && pf != config().functions.end()) copy_text(info.pci, pf->pci);
+        info.node_guid = guid_of(function.mac);
+        std::memcpy(info.mac, function.mac.bytes.data(), sizeof info.mac);
+        devices.push_back(info);
+    }
+    return devices;
+}
+
+bool Card::poll(Instant now) {
+    Impl& card = *impl_;
+    if (card.functions.empty()) return false;
+    bool active = card.scan_doorbells();
+    active |= card.switchboard.deliver_due(now, kRoundFramesMax) > 0;
+    active |= card.handle_timeouts(now);
+    active |= card.move_frames(now);
+    if (active || card.any_touched()) card.finish_round(now);
+    return card.any_touched() || card.switchboard.next_deadline() <= now;
+}
+
+Instant Card::next_deadline() const {
+    Instant deadline = impl_->switchboard.next_deadline();
+    for (const auto& function : impl_->functions) {
+        deadline = std::min(deadline, function->engine().next_deadline());
+    }
+    return deadline;
+}
+
+bool Card::doorbell_pending() const {
+    return std::any_of(impl_->context_list.begin(), impl_->context_list.end(),
+                       [](const Context* context) { return any_doorbell(context->doorbells()); }) ||
+           impl_->any_touched();
+}
+
+// --- Operation and facts
+
+Status Card::set_impairments(const std::string& cable, std::optional<bool> a_to_b,
+                             const Impairments& impairments, Instant) {
+    return impl_->switchboard.set_impairments(cable, a_to_b, impairments);
+}
+
+Result<TapPoint> Card::find_tap(const std::string& name) const {
+    for (std::uint32_t i = 0; i < config().ports.size(); ++i) {
+        if (config().ports[i].name == name) return TapPoint{true, i};
+    }
+    for (std::uint32_t i = 0; i < config().functions.size(); ++i) {
+        const FunctionConfig& function = config().functions[i];
+        if (!name.empty() && (function.representor == name || function.device == name)) {
+            return TapPoint{false, i};
+        }
+    }
+    return Error{ENOENT, "no port, representor or device named \"" + name + "\""};
+}
+
+void Card::set_tap(TapPoint point, bool on) { impl_->switchboard.set_tap(point, on); }
+
+const transport::Engine& Card::engine(std::uint32_t function) const {
+    return impl_->functions[function]->engine();
+}
+PortCounters Card::port_counters(std::uint32_t port) const {
+    return impl_->switchboard.port_counters(port);
+}
+PortCounters Card::vport_counters(std::uint32_t function) const {
+    return impl_->switchboard.vport_counters(function);
+}
+CableCounters Card::cable_counters(std::uint32_t cable, bool a_to_b) const {
+    return impl_->switchboard.direction(cable, a_to_b).counters();
+}
+Impairments Card::impairments(std::uint32_t cable, bool a_to_b) const {
+    return impl_->switchboard.direction(cable, a_to_b).impairments();
+}
+
+}  // namespace rdmalab::card

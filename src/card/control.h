@@ -1,0 +1,60 @@
+// The control calls of an attached client (ring_abi.h, kQueryGids to kDetachMcast): decodes,
+// checks, asks the engine, makes and frees the shared rings, answers. Every failure leaves all as
+// it was.
+//
+// Who may do what: a client names objects by handle; the card looks a handle up in the client's own
+// context, the engine checks the owner of those that only it keeps (PD, MR, AH). A handle of
+// somebody else is as good as none: EINVAL.
+#pragma once
+
+#include "card/address_book.h"
+#include "card/card.h"
+#include "card/objects.h"
+
+namespace rdmalab::card {
+
+class Control {
+public:
+    Control(HostPort& host, const AddressBook& addresses) : host_(host), addresses_(addresses) {}
+
+    ControlReply handle(Context& context, abi::Op op, ByteView body, Instant now);
+    // The client is gone: everything it had is freed.
+    void release(Context& context);
+
+private:
+    ControlReply query_gids(Context& context);
+    ControlReply alloc_pd(Context& context);
+    ControlReply dealloc_pd(Context& context, const abi::HandleRequest& request);
+    ControlReply reg_mr(Context& context, const abi::RegMrRequest& request);
+    ControlReply dereg_mr(Context& context, const abi::HandleRequest& request);
+    ControlReply create_channel(Context& context);
+    ControlReply destroy_channel(Context& context, const abi::HandleRequest& request);
+    ControlReply create_cq(Context& context, const abi::CreateCqRequest& request);
+    ControlReply resize_cq(Context& context, const abi::ResizeCqRequest& request);
+    ControlReply destroy_cq(Context& context, const abi::HandleRequest& request);
+    ControlReply create_srq(Context& context, const abi::CreateSrqRequest& request);
+    ControlReply modify_srq(Context& context, const abi::ModifySrqRequest& request);
+    ControlReply query_srq(Context& context, const abi::HandleRequest& request);
+    ControlReply destroy_srq(Context& context, const abi::HandleRequest& request);
+    ControlReply create_qp(Context& context, const abi::CreateQpRequest& request);
+    ControlReply modify_qp(Context& context, const abi::ModifyQpRequest& request);
+    ControlReply query_qp(Context& context, const abi::HandleRequest& request);
+    ControlReply destroy_qp(Context& context, const abi::HandleRequest& request);
+    ControlReply create_ah(Context& context, const abi::CreateAhRequest& request);
+    ControlReply destroy_ah(Context& context, const abi::HandleRequest& request);
+    ControlReply attach_multicast(Context& context, const abi::McastRequest& request);
+    ControlReply detach_multicast(Context& context, const abi::McastRequest& request);
+
+    bool allocate(OwnerId owner, std::uint64_t length, MappedRegion& out);
+    void free(OwnerId owner, MappedRegion& region);
+    bool allocate_rings(Context& context, QpRecord& qp, const abi::CreateQpReply& shape,
+                        transport::QpType type);
+    void free_qp(Context& context, QpRecord& qp);
+
+    HostPort& host_;
+    const AddressBook& addresses_;
+    std::uint32_t next_generation_ = 1;
+    Instant now_;  // of the call that is being handled
+};
+
+}  // namespace rdmalab::card

@@ -1,0 +1,161 @@
+#include "card/function.h"
+
+#include <algorithm>
+
+#include "card/verbs_values.h"
+
+namespace rdmalab::card {
+
+using transport::AsyncEvent;
+using transport::AsyncEventType;
+
+std::optional<std::uint32_t> Context::take_slot(QpRecord& qp) {
+    if (!free_slots.empty()) {
+        const std::uint32_t slot = free_slots.back();
+        free_slots.pop_back();
+        slots[slot] = &qp;
+        return slot;
+    }
+    if (slots.size() == abi::kDoorbellSlots) return std::nullopt;
+    slots.push_back(&qp);
+    return static_cast<std::uint32_t>(slots.size() - 1);
+}
+
+void Context::free_slot(std::uint32_t slot) {
+    slots[slot] = nullptr;
+    free_slots.push_back(slot);
+}
+
+Function::Function(const transport::EngineConfig& config, HostPort& host,
+                   transport::MemoryPort& memory)
+    : host_(host), engine_(config, memory, *this, *this) {}
+
+void Function::remove(const CqRecord& cq) {
+    cqs_.erase(cq.id.value);
+    std::erase(touched_cqs_, &cq);
+}
+void Function::remove(const SrqRecord& srq) { srqs_.erase(srq.id.value); }
+void Function::remove(const QpRecord& qp) {
+    qps_.erase(qp.qpn.value);
+    std::erase(broken_qps_, &qp);
+}
+
+// --- Work
+
+bool Function::fetch_send(Qpn qpn, transport::SendWqe& out) {
+    QpRecord* qp = qps_.find(qpn.value);
+    if (qp == nullptr) return false;
+    if (qp->send.fetch(out)) return true;
+    if (qp->send.is_broken()) note_broken(*qp);
+    return false;
+}
+
+bool Function::fetch_recv(Qpn qpn, transport::RecvWqe& out) {
+    QpRecord* qp = qps_.find(qpn.value);
+    if (qp == nullptr) return false;
+    if (qp->srq != nullptr) return fetch_srq(qp->srq->id, out);
+    if (qp->recv.fetch(out)) return true;
+    if (qp->recv.is_broken()) note_broken(*qp);
+    return false;
+}
+
+bool Function::fetch_srq(SrqId id, transport::RecvWqe& out) {
+    SrqRecord* srq = srqs_.find(id.value);
+    if (srq == nullptr) return false;
+    if (srq->ring.fetch(out)) return true;
+    if (srq->ring.is_broken()) note_broken(*srq);
+    return false;
+}
+
+std::uint32_t Function::srq_depth(SrqId id) {
+    SrqRecord* srq = srqs_.find(id.value);
+    return srq == nullptr ? 0 : srq->ring.depth();
+}
+
+// --- Outcomes
+
+bool Function::push_completion(CqId id, const transport::Completion& completion) {
+    CqRecord* cq = cqs_.find(id.value);
+    const QpRecord* qp = qps_.find(completion.qpn.value);
+    // A client that is just going away: nobody will look at it.
+    if (cq == nullptr || qp == nullptr) return true;
+    const bool from_srq = completion.from_srq && qp->srq != nullptr;
+    if (!cq->ring.push(completion, from_srq ? qp->srq->id.value : qp->slot)) return false;
+    if (!cq->is_touched) {
+        cq->is_touched = true;
+        touched_cqs_.push_back(cq);
+    }
+    return true;
+}
+
+std::uint32_t Function::generation_of(const AsyncEvent& event) const {
+    switch (event.type) {
+        case AsyncEventType::kCqError: {
+            const CqRecord* cq = cqs_.find(event.object);
+            return cq == nullptr ? 0 : cq->generation;
+        }
+        case AsyncEventType::kSrqError:
+        case AsyncEventType::kSrqLimitReached: {
+            const SrqRecord* srq = srqs_.find(event.object);
+            return srq == nullptr ? 0 : srq->generation;
+        }
+        default: {
+            const QpRecord* qp = qps_.find(event.object);
+            return qp == nullptr ? 0 : qp->generation;
+        }
+    }
+}
+
+void Function::push_event(const AsyncEvent& event) {
+    host_.notify_async(event.owner,
+                       {event_to_verbs(event.type), event.object, generation_of(event), 0});
+}
+
+void Function::publish() {
+    for (CqRecord* cq : touched_cqs_) {
+        cq->is_touched = false;
+        const CompletionRing::Notice notice = cq->ring.publish();
+        if (notice.event && cq->channel != abi::kNoChannel) {
+            host_.notify_channel(cq->owner, cq->channel, {cq->id.value, cq->generation});
+        }
+        if (notice.wake) host_.wake(cq->ring.producer_word());
+    }
+    touched_cqs_.clear();
+}
+
+// --- Broken rings
+
+void Function::note_broken(QpRecord& qp) {
+    if (qp.is_settled) return;
+    qp.is_settled = true;
+    broken_qps_.push_back(&qp);
+}
+
+void Function::note_broken(SrqRecord& srq) {
+    if (srq.is_settled) return;
+    srq.is_settled = true;
+    push_event({AsyncEventType::kSrqError, srq.owner, srq.id.value});
+}
+
+// The engine asks for work in the middle of its own steps, so the QP goes down only afterwards.
+void Function::settle_broken(Instant now) {
+    transport::QpAttributes error;
+    error.state = transport::QpState::kErr;
+    for (QpRecord* qp : broken_qps_) {
+        engine_.modify_qp(qp->owner, qp->qpn, error, transport::kQpState, now);
+        push_event({AsyncEventType::kQpFatal, qp->owner, qp->qpn.value});
+    }
+    broken_qps_.clear();
+}
+
+void Function::commit(std::span<const transport::CopyFault> faults, Instant now) {
+    is_touched_ = false;
+    engine_.commit(faults, now);
+    if (!broken_qps_.empty()) {
+        settle_broken(now);
+        is_touched_ = true;  // what the error state flushes is committed next
+    }
+    publish();
+}
+
+}  // namespace rdmalab::card

@@ -1,0 +1,62 @@
+// One function of the card: its engine, and the two ports through which the engine meets the
+// clients' rings. Completions are written at once but published (producer index, wake-ups, channel
+// events) once per round and CQ.
+#pragma once
+
+#include <vector>
+
+#include "card/id_map.h"
+#include "card/objects.h"
+#include "transport/engine.h"
+
+namespace rdmalab::card {
+
+class Function final : private transport::WorkPort, private transport::OutcomePort {
+public:
+    Function(const transport::EngineConfig& config, HostPort& host, transport::MemoryPort& memory);
+
+    std::uint8_t index() const { return engine_.config().index; }
+    transport::Engine& engine() { return engine_; }
+    const transport::Engine& engine() const { return engine_; }
+
+    void add(CqRecord& cq) { cqs_.insert(cq.id.value, &cq); }
+    void add(SrqRecord& srq) { srqs_.insert(srq.id.value, &srq); }
+    void add(QpRecord& qp) { qps_.insert(qp.qpn.value, &qp); }
+    void remove(const CqRecord& cq);
+    void remove(const SrqRecord& srq);
+    void remove(const QpRecord& qp);
+
+    // The engine has something to commit in this round.
+    void touch() { is_touched_ = true; }
+    bool is_touched() const { return is_touched_; }
+
+    // Ends a round: the engine commits, queues whose rings broke go down, completions become
+    // visible.
+    void commit(std::span<const transport::CopyFault> faults, Instant now);
+    // The last part of it alone, for what a control call completed.
+    void publish();
+
+private:
+    bool fetch_send(Qpn qpn, transport::SendWqe& out) override;
+    bool fetch_recv(Qpn qpn, transport::RecvWqe& out) override;
+    bool fetch_srq(SrqId srq, transport::RecvWqe& out) override;
+    std::uint32_t srq_depth(SrqId srq) override;
+    bool push_completion(CqId cq, const transport::Completion& completion) override;
+    void push_event(const transport::AsyncEvent& event) override;
+
+    void note_broken(QpRecord& qp);
+    void note_broken(SrqRecord& srq);
+    void settle_broken(Instant now);
+    std::uint32_t generation_of(const transport::AsyncEvent& event) const;
+
+    HostPort& host_;
+    IdMap<CqRecord> cqs_;
+    IdMap<SrqRecord> srqs_;
+    IdMap<QpRecord> qps_;
+    std::vector<CqRecord*> touched_cqs_;
+    std::vector<QpRecord*> broken_qps_;
+    bool is_touched_ = false;
+    transport::Engine engine_;  // last: it may call the ports
+};
+
+}  // namespace rdmalab::card

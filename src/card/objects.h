@@ -1,0 +1,76 @@
+// What the card keeps of the verbs objects of its clients: the shared rings and what is needed to
+// report about them. The protocol state lies in the engine.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "base/ids.h"
+#include "card/card.h"
+#include "card/ring_abi.h"
+#include "card/rings.h"
+
+namespace rdmalab::card {
+
+class Function;
+
+// `generation` tells apart two objects that bore the same handle one after the other, for clients
+// that read an event late.
+struct CqRecord {
+    OwnerId owner;
+    CqId id;
+    std::uint32_t generation = 0;
+    std::uint32_t channel = abi::kNoChannel;
+    MappedRegion region;
+    CompletionRing ring;
+    bool is_touched = false;  // has entries that are not published
+};
+
+struct SrqRecord {
+    OwnerId owner;
+    SrqId id;
+    std::uint32_t generation = 0;
+    MappedRegion region;
+    RecvRing::Shape shape;
+    RecvRing ring;
+    bool is_settled = false;  // a broken ring was dealt with
+};
+
+struct QpRecord {
+    OwnerId owner;
+    Qpn qpn;
+    std::uint32_t generation = 0;
+    std::uint32_t slot = 0;
+    bool has_slot = false;
+    SrqRecord* srq = nullptr;
+    CqRecord *send_cq = nullptr, *recv_cq = nullptr;
+    MappedRegion send_region, recv_region;  // base nullptr: none
+    SendRing send;
+    RecvRing recv;
+    bool is_settled = false;  // a broken ring was dealt with
+};
+
+// One attachment. Its maps own the records; the function's tables point to them.
+struct Context {
+    OwnerId owner;
+    SpaceId space;
+    Function* function = nullptr;
+    MappedRegion doorbell_region;
+    std::unordered_map<std::uint32_t, std::uint32_t> channels;  // handle -> CQs that use it
+    std::unordered_map<std::uint32_t, std::unique_ptr<CqRecord>> cqs;
+    std::unordered_map<std::uint32_t, std::unique_ptr<SrqRecord>> srqs;
+    std::unordered_map<std::uint32_t, std::unique_ptr<QpRecord>> qps;
+    std::vector<QpRecord*> slots;  // by doorbell slot; nullptr: free
+    std::vector<std::uint32_t> free_slots;
+    std::uint32_t next_channel = 0;
+
+    abi::DoorbellArea& doorbells() const {
+        return *reinterpret_cast<abi::DoorbellArea*>(doorbell_region.base);
+    }
+    std::optional<std::uint32_t> take_slot(QpRecord& qp);
+    void free_slot(std::uint32_t slot);
+};
+
+}  // namespace rdmalab::card

@@ -1,0 +1,197 @@
+#include "card/switchboard.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "wire/headers.h"
+
+namespace rdmalab::card {
+
+namespace {
+
+// FNV-1a: a direction's seed must not depend on the order of cables in the configuration.
+std::uint64_t seed_for(std::uint64_t card_seed, const std::string& cable, bool a_to_b) {
+    std::uint64_t hash = 0xcbf2'9ce4'8422'2325;
+    for (const char c : cable + (a_to_b ? ">" : "<")) {
+        hash = (hash ^ static_cast<unsigned char>(c)) * 0x100'0000'01b3;
+    }
+    return hash ^ card_seed;
+}
+
+}  // namespace
+
+Switchboard::Switchboard(const CardConfig& config, HostPort& host, transport::MemoryPort& memory,
+                         FrameSink& sink, std::vector<transport::CopyFault>& faults)
+    : host_(host), memory_(memory), sink_(sink), faults_(faults) {
+    std::vector<std::string> pfs;
+    const auto domain_of = [&](const std::string& pf) {
+        const auto found = std::find(pfs.begin(), pfs.end(), pf);
+        if (found == pfs.end()) {
+            pfs.push_back(pf);
+            domains_.emplace_back();
+        }
+        return static_cast<std::uint32_t>(found - pfs.begin());
+    };
+    for (std::uint32_t i = 0; i < config.ports.size(); ++i) {
+        End& end = ports_.emplace_back();
+        end.domain = domain_of(config.ports[i].pf_device);
+        end.vport = add_end(end.domain, {true, i});
+        domains_[end.domain].eswitch.add_wire(end.vport);
+    }
+    for (std::uint32_t i = 0; i < config.functions.size(); ++i) {
+        End& end = vports_.emplace_back();
+        end.domain = domain_of(config.functions[i].pf_device);
+        end.vport = add_end(end.domain, {false, i});
+        domains_[end.domain].eswitch.add_vport(end.vport, config.functions[i].mac);
+    }
+    for (const CableConfig& cable : config.cables) join(config, cable);
+}
+
+VportId Switchboard::add_end(std::uint32_t domain, TapPoint point) {
+    std::vector<TapPoint>& ends = domains_[domain].ends;
+    ends.push_back(point);
+    return {static_cast<std::uint16_t>(ends.size() - 1)};
+}
+
+void Switchboard::join(const CardConfig& config, const CableConfig& cable) {
+    const auto port_named = [&](const std::string& name) {
+        const auto found = std::find_if(config.ports.begin(), config.ports.end(),
+                                        [&](const PortConfig& port) { return port.name == name; });
+        return static_cast<std::uint32_t>(found - config.ports.begin());
+    };
+    const auto direction = [&](bool a_to_b) {
+        CableDirection made(seed_for(config.seed, cable.name, a_to_b), config.force_computed_icrc,
+                            buffers_, memory_, faults_);
+        made.set_impairments(a_to_b ? cable.a_to_b : cable.b_to_a);
+        return made;
+    };
+    const std::uint32_t a = port_named(cable.port_a), b = port_named(cable.port_b);
+    cables_.push_back(
+        std::make_unique<Cable>(Cable{cable.name, direction(true), direction(false)}));
+    Cable& joined = *cables_.back();
+    ports_[a].outgoing = ports_[b].incoming = &joined.a_to_b;
+    ports_[b].outgoing = ports_[a].incoming = &joined.b_to_a;
+    ports_[a].far_port = b;
+    ports_[b].far_port = a;
+}
+
+void Switchboard::handle_frame(std::uint32_t function, wire::Frame& frame, Instant now) {
+    End& vport = vports_[function];
+    if (vport.tapped) host_.captured({false, function}, frame, false);
+    forward(vport, frame, now, 0);
+}
+
+// Through the domain's e-switch. The last target gets the frame itself, the others copies.
+void Switchboard::forward(End& from, wire::Frame& frame, Instant now, int hops) {
+    Domain& domain = domains_[from.domain];
+    flow::OutputList outputs;
+    if (hops < kHopsMax) domain.eswitch.process(from.vport, frame, outputs);
+    if (outputs.empty()) {
+        ++from.counters.dropped;
+        return;
+    }
+    for (std::size_t i = 0; i + 1 < outputs.size(); ++i) {
+        wire::Frame copy = frame;
+        send(domain.ends[outputs[i].value], copy, now, hops);
+    }
+    send(domain.ends[outputs.back().value], frame, now, hops);
+}
+
+void Switchboard::send(TapPoint to, wire::Frame& frame, Instant now, int hops) {
+    if (to.is_port) return transmit(to.index, frame, now, hops);
+    End& vport = vports_[to.index];
+    if (vport.tapped) host_.captured(to, frame, true);
+    sink_.deliver(to.index, frame, now);
+}
+
+void Switchboard::transmit(std::uint32_t port, wire::Frame& frame, Instant now, int hops) {
+    End& end = ports_[port];
+    if (end.outgoing == nullptr) {
+        ++end.counters.dropped;
+        return;
+    }
+    const std::size_t length = wire::wire_length(frame);
+    ++end.counters.tx_frames;
+    end.counters.tx_bytes += length;
+    if (end.tapped) host_.captured({true, port}, frame, false);
+    if (end.outgoing->is_direct()) {
+        end.outgoing->count_direct(length);
+        receive(end.far_port, frame, now, hops + 1);
+        return;
+    }
+    end.outgoing->handle_frame(frame, now);
+    // What the cable does not delay arrives at once, as it does when nothing is to be done to it.
+    drain(end.far_port, now, hops + 1, 8);
+}
+
+void Switchboard::receive(std::uint32_t port, wire::Frame& frame, Instant now, int hops) {
+    End& end = ports_[port];
+    ++end.counters.rx_frames;
+    end.counters.rx_bytes += wire::wire_length(frame);
+    if (end.tapped) host_.captured({true, port}, frame, true);
+    forward(end, frame, now, hops);
+}
+
+std::size_t Switchboard::drain(std::uint32_t port, Instant now, int hops, std::size_t budget) {
+    End& end = ports_[port];
+    wire::Frame frame;
+    std::size_t count = 0;
+    while (count < budget && end.incoming->poll_frame(now, frame, end.counters.dropped)) {
+        ++count;
+        receive(port, frame, now, hops);
+    }
+    return count;
+}
+
+std::size_t Switchboard::deliver_due(Instant now, std::size_t budget) {
+    std::size_t count = 0;
+    for (std::uint32_t port = 0; port < ports_.size() && count < budget; ++port) {
+        if (ports_[port].incoming == nullptr) continue;
+        if (ports_[port].incoming->next_deadline() > now) continue;
+        count += drain(port, now, 0, budget - count);
+    }
+    return count;
+}
+
+Instant Switchboard::next_deadline() const {
+    Instant deadline = Instant::never();
+    for (const auto& cable : cables_) {
+        deadline =
+            std::min({deadline, cable->a_to_b.next_deadline(), cable->b_to_a.next_deadline()});
+    }
+    return deadline;
+}
+
+Status Switchboard::set_impairments(const std::string& name, std::optional<bool> a_to_b,
+                                    const Impairments& impairments) {
+    for (const auto& cable : cables_) {
+        if (cable->name != name) continue;
+        if (a_to_b.value_or(true)) cable->a_to_b.set_impairments(impairments);
+        if (!a_to_b.value_or(false)) cable->b_to_a.set_impairments(impairments);
+        return {};
+    }
+    return Error{ENOENT, "no cable named \"" + name + "\""};
+}
+
+void Switchboard::set_tap(TapPoint point, bool on) {
+    (point.is_port ? ports_ : vports_)[point.index].tapped = on;
+}
+
+PortCounters Switchboard::vport_counters(std::uint32_t function) const {
+    const End& vport = vports_[function];
+    const flow::PortCounters& counters = domains_[vport.domain].eswitch.counters(vport.vport);
+    return {.tx_frames = counters.ingress_frames,
+            .tx_bytes = counters.ingress_bytes,
+            .rx_frames = counters.egress_frames,
+            .rx_bytes = counters.egress_bytes,
+            .dropped = counters.dropped};
+}
+
+Rate Switchboard::rate_of(std::uint32_t function) const {
+    const auto port = std::find_if(ports_.begin(), ports_.end(), [&](const End& end) {
+        return end.domain == vports_[function].domain && end.outgoing != nullptr;
+    });
+    return port == ports_.end() ? Rate{} : port->outgoing->impairments().rate;
+}
+
+}  // namespace rdmalab::card

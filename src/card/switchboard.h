@@ -1,0 +1,97 @@
+// How frames get from one function of the card to another: the function's e-switch domain, its
+// port, the cable, the port and the domain at the other end. Taps and counters hang on the ends.
+//
+// A frame whose way has no impaired cable is handed on by reference, down to the receiving engine,
+// within the call of `handle_frame`.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "card/cable.h"
+#include "card/card.h"
+#include "flow/eswitch.h"
+
+namespace rdmalab::card {
+
+// Takes frames that have reached a function.
+class FrameSink {
+public:
+    virtual ~FrameSink() = default;
+    virtual void deliver(std::uint32_t function, wire::Frame& frame, Instant now) = 0;
+};
+
+class Switchboard {
+public:
+    // `faults` collects payloads that a cable could not read.
+    Switchboard(const CardConfig& config, HostPort& host, transport::MemoryPort& memory,
+                FrameSink& sink, std::vector<transport::CopyFault>& faults);
+
+    // A function emits a frame.
+    void handle_frame(std::uint32_t function, wire::Frame& frame, Instant now);
+    // Delivers at most `budget` frames that have come to the end of their cable; returns how many.
+    std::size_t deliver_due(Instant now, std::size_t budget);
+    Instant next_deadline() const;
+    // After the memory flush: payload that frames brought along is no longer referred to.
+    void reclaim() { buffers_.reclaim(); }
+    bool must_reclaim() const { return buffers_.any_retired(); }
+
+    Status set_impairments(const std::string& cable, std::optional<bool> a_to_b,
+                           const Impairments& impairments);
+    void set_tap(TapPoint point, bool on);
+    // Of the cable behind the first port of the function's domain; 0: none, or not limited.
+    Rate rate_of(std::uint32_t function) const;
+
+    const PortCounters& port_counters(std::uint32_t port) const { return ports_[port].counters; }
+    PortCounters vport_counters(std::uint32_t function) const;
+    const CableDirection& direction(std::uint32_t cable, bool a_to_b) const {
+        return a_to_b ? cables_[cable]->a_to_b : cables_[cable]->b_to_a;
+    }
+
+private:
+    // Cables may join the ports of a card to a ring: a frame that goes round and round is dropped.
+    static constexpr int kHopsMax = 8;
+
+    struct Cable {
+        std::string name;
+        CableDirection a_to_b, b_to_a;
+    };
+    // One end of a domain: the port to a cable, or the vport of a function.
+    struct End {
+        std::uint32_t domain = 0;
+        VportId vport;
+        bool tapped = false;
+        // Of a port only. The e-switch counts what passes a vport.
+        PortCounters counters;
+        CableDirection* outgoing = nullptr;  // nullptr: no cable
+        CableDirection* incoming = nullptr;
+        std::uint32_t far_port = 0;
+    };
+    struct Domain {
+        flow::EswitchDomain eswitch;
+        std::vector<TapPoint> ends;  // by VportId
+    };
+
+    VportId add_end(std::uint32_t domain, TapPoint point);
+    void join(const CardConfig& config, const CableConfig& cable);
+    void forward(End& from, wire::Frame& frame, Instant now, int hops);
+    void send(TapPoint to, wire::Frame& frame, Instant now, int hops);
+    void transmit(std::uint32_t port, wire::Frame& frame, Instant now, int hops);
+    void receive(std::uint32_t port, wire::Frame& frame, Instant now, int hops);
+    std::size_t drain(std::uint32_t port, Instant now, int hops, std::size_t budget);
+
+    HostPort& host_;
+    transport::MemoryPort& memory_;
+    FrameSink& sink_;
+    std::vector<transport::CopyFault>& faults_;
+    FrameBuffers buffers_;
+    std::vector<Domain> domains_;
+    std::vector<End> ports_;   // as in CardConfig::ports
+    std::vector<End> vports_;  // as in CardConfig::functions
+    std::vector<std::unique_ptr<Cable>> cables_;
+    std::uint64_t seed_;
+    bool as_bytes_;
+};
+
+}  // namespace rdmalab::card

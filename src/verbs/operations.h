@@ -1,0 +1,25 @@
+// The functions that programs reach through the pointers of ibv_context and verbs_context.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "verbs/api.h"
+
+namespace rdmalab::verbs {
+
+int query_port_extended(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes,
+                        std::size_t size);
+int query_device_extended(ibv_context* context, const ibv_query_device_ex_input* input,
+                          ibv_device_attr_ex* attributes, std::size_t size);
+int query_rt_values(ibv_context* context, ibv_values_ex* values);
+ibv_cq_ex* create_cq_extended(ibv_context* context, ibv_cq_init_attr_ex* init);
+ibv_qp* create_qp_extended(ibv_context* context, ibv_qp_init_attr_ex* init);
+
+int poll_cq(ibv_cq* cq, int count, ibv_wc* completions);
+int request_notification(ibv_cq* cq, int solicited_only);
+int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);
+int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
+int post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
+
+}  // namespace rdmalab::verbs

@@ -1,0 +1,136 @@
+// Posting of work: the other hot half of the library. An entry is written into the ring, the
+// producer index is stored once per call, and the doorbell is rung once per call.
+#include <errno.h>
+
+#include "verbs/operations.h"
+#include "verbs/send_entry.h"
+
+namespace rdmalab::verbs {
+
+namespace {
+
+int write_inline(const Qp& qp, abi::SendEntry& entry, const ibv_send_wr& wr) {
+    begin_inline(entry);
+    for (int i = 0; i < wr.num_sge; ++i) {
+        const auto* data = reinterpret_cast<const void*>(wr.sg_list[i].addr);
+        if (int status = append_inline(qp, entry, data, wr.sg_list[i].length)) return status;
+    }
+    return 0;
+}
+
+// The remote end: of RDMA, of an atomic, or the UD address.
+int write_target(abi::SendEntry& entry, const OpcodeRule& rule, const Qp& qp,
+                 const ibv_send_wr& wr) {
+    if (rule.is_rdma) {
+        entry.remote_address = wr.wr.rdma.remote_addr;
+        entry.rkey = wr.wr.rdma.rkey;
+    } else if (rule.is_atomic) {
+        entry.remote_address = wr.wr.atomic.remote_addr;
+        entry.rkey = wr.wr.atomic.rkey;
+        entry.compare_add = wr.wr.atomic.compare_add;
+        entry.swap = wr.wr.atomic.swap;
+    } else if (qp.qp_base.qp_type == IBV_QPT_UD) {
+        if (wr.wr.ud.ah == nullptr) return EINVAL;
+        entry.ah = wr.wr.ud.ah->handle;
+        entry.remote_qpn = wr.wr.ud.remote_qpn;
+        entry.remote_qkey = wr.wr.ud.remote_qkey;
+    }
+    return 0;
+}
+
+int write_send(const Qp& qp, abi::SendEntry& entry, const ibv_send_wr& wr) {
+    if (!may_post(qp, wr.opcode) || wr.num_sge < 0) return EINVAL;
+    const OpcodeRule& rule = kOpcodeRules[wr.opcode];
+    write_head(entry, qp, rule, wr.wr_id, wr.send_flags);
+    entry.immediate = wr.imm_data;
+    if (int status = write_target(entry, rule, qp, wr)) return status;
+    if (wr.send_flags & IBV_SEND_INLINE) {
+        return rule.carries_payload ? write_inline(qp, entry, wr) : EINVAL;
+    }
+    return write_sges(qp, entry, wr.sg_list, static_cast<std::size_t>(wr.num_sge),
+                      rule.carries_payload);
+}
+
+int write_recv(const RecvQueue& queue, std::uint32_t table_index, const ibv_recv_wr& wr) {
+    if (wr.num_sge < 0 || static_cast<std::uint32_t>(wr.num_sge) > queue.sge_max) return EINVAL;
+    abi::RecvEntry* entry = queue.entry(table_index);
+    auto* sges = reinterpret_cast<abi::Sge*>(entry + 1);
+    entry->wr_id = wr.wr_id;
+    entry->sge_count = static_cast<std::uint8_t>(wr.num_sge);
+    for (int i = 0; i < wr.num_sge; ++i) {
+        sges[i] = {wr.sg_list[i].addr, wr.sg_list[i].length, wr.sg_list[i].lkey};
+    }
+    return 0;
+}
+
+}  // namespace
+
+int post_send(ibv_qp* public_qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
+    Qp& qp = qp_of(public_qp);
+    std::lock_guard guard(qp.sq.lock);
+    int status = 0;
+    if (qp.owner->is_dead()) status = EIO;
+    if (!may_send_in(qp.qp_base.state)) status = EINVAL;
+    std::uint32_t head = qp.sq.head;
+    for (; wr != nullptr && status == 0; wr = wr->next) {
+        if (qp.sq.is_full(head)) {
+            status = ENOMEM;
+        } else {
+            auto* entry = reinterpret_cast<abi::SendEntry*>(qp.sq.entry(head));
+            status = write_send(qp, *entry, *wr);
+        }
+        if (status != 0) break;
+        ++head;
+    }
+    if (status != 0) *bad_wr = wr;
+    publish_sends(qp, head);
+    return status;
+}
+
+int post_recv(ibv_qp* public_qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
+    Qp& qp = qp_of(public_qp);
+    RecvQueue& rq = qp.rq;
+    std::lock_guard guard(rq.lock);
+    int status = 0;
+    if (qp.owner->is_dead()) status = EIO;
+    if (qp.qp_base.state == IBV_QPS_RESET || qp.qp_base.srq != nullptr) status = EINVAL;
+    for (; wr != nullptr && status == 0; wr = wr->next) {
+        if (rq.head - rq.tail.load(std::memory_order_acquire) >= rq.capacity) {
+            status = ENOMEM;
+        } else {
+            status = write_recv(rq, rq.head & (rq.capacity - 1), *wr);
+        }
+        if (status != 0) break;
+        ++rq.head;
+    }
+    if (status != 0) *bad_wr = wr;
+    if (rq.header != nullptr) rq.publish();
+    if (qp.may_be_in_error.load(std::memory_order_relaxed)) qp.owner->doorbell.ring(qp.slot);
+    return status;
+}
+
+int post_srq_recv(ibv_srq* public_srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
+    Srq& srq = srq_of(public_srq);
+    RecvQueue& queue = srq.queue;
+    std::lock_guard guard(queue.lock);
+    int status = context_of(srq.context).is_dead() ? EIO : 0;
+    for (; wr != nullptr && status == 0; wr = wr->next) {
+        if (srq.free_count == 0) {
+            status = ENOMEM;
+        } else {
+            std::uint32_t index = srq.free_entries[srq.free_count - 1];
+            status = write_recv(queue, index, *wr);
+            if (status == 0) {
+                queue.ring[queue.head & (queue.capacity - 1)] = index;
+                --srq.free_count;
+                ++queue.head;
+            }
+        }
+        if (status != 0) break;
+    }
+    if (status != 0) *bad_wr = wr;
+    queue.publish();
+    return status;
+}
+
+}  // namespace rdmalab::verbs

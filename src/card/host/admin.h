@@ -2,34 +2,116 @@
 // JSON out (the reply carries a memfd with the text, ReplyHeader::length is its size; with a status
 // != 0 the body is the text of the error as for all ops).
 //
-// Requests:
-//   {"op":"status"}    -> {"name","pid","version","seed","topology","uptime_s","socket",
-//                          "functions":[{"device","kind","representor","pci","mac","ips":[...],"netns","guid","qps","mrs"}],
-//                          "ports":[{"name","pf"}],
-//                          "cables":[{"name","a","b","a_to_b":{impairments},"b_to_a":{impairments}}],
-//                          "attached":[{"pid","uid","command","device","qps"}],
-//                          "captures":[{"at","file"}]}
-//     impairments:
-//     {"rate_bps","delay_ns","jitter_ns","loss","reorder","duplicate","corrupt","ce","verify_icrc"}
-//   {"op":"counters"}  ->
-//   {"time_ns","ports":{"p0":{"tx_frames","tx_bytes","rx_frames","rx_bytes","dropped"}},
-//                          "functions":{"mlx5_2":{all of EngineCounters by their names, and
-//                          "vport_" + PortCounters}},
-//                          "cables":{"cable0":{"a_to_b":{CableCounters},"b_to_a":{...}}},
-//                          "host":{"rounds","sleeps","flushes",...}}
-//   {"op":"link","cable":"cable0","direction":"both"|"a_to_b"|"b_to_a", any of the impairment keys
-//   above; absent keys keep
-//     their value} -> the cable's object as in status
+//   {"op":"status"}
+//     -> {"name","pid","version","seed","topology","uptime_s","socket",
+//         "functions":[{"device","kind","representor","pci","mac","ips":[...],"netns","guid",
+//                       "qps","mrs"}],
+//         "ports":[{"name","pf"}],
+//         "cables":[{"name","a","b","a_to_b":{impairments},"b_to_a":{impairments}}],
+//         "attached":[{"pid","uid","command","device","qps"}],
+//         "captures":[{"id","at","file","frames","dropped"}]}
+//     impairments: {"rate_bps","delay_ns","jitter_ns","loss","reorder","duplicate","corrupt","ce",
+//                   "verify_icrc"}
+//   {"op":"counters"}
+//     -> {"time_ns",
+//         "ports":{"p0":{"tx_frames","tx_bytes","rx_frames","rx_bytes","dropped"}},
+//         "functions":{"mlx5_2":{EngineCounters by their names, and "vport_" + PortCounters}},
+//         "cables":{"cable0":{"a_to_b":{CableCounters},"b_to_a":{...}}},
+//         "host":{"rounds","sleeps","flushes",...}}
+//   {"op":"link","cable":"cable0","direction":"both"|"a_to_b"|"b_to_a", impairments}
+//     -> the cable's object as in status. Absent impairments keep their value ("direction": both).
+//     They may also be texts as in topology files, under the keys of these ("rate":"10Gbit",
+//     "delay":"5us", "jitter":"1us", "loss":"1%").
 //   {"op":"pcap_start","at":"p0","snap_length":262144} with one descriptor (SCM_RIGHTS) to write
-//   pcapng to -> {"id":N}
-//     the card stops on pcap_stop, when the requesting connection closes, or when writing fails
+//     pcapng to -> {"id":N}. The capture ends with pcap_stop, when the connection that asked for it
+//     closes, or when writing fails.
 //   {"op":"pcap_stop","id":N}
-//   {"op":"shutdown"}  -> {} and the card ends in order: clients see EOF
-#pragma once
-
-namespace rdmalab::card::host {
+//     -> {"id","at","file","frames","dropped","error"}; "error" is "" unless writing has failed.
+//   {"op":"shutdown"} -> {} and the card ends in order: clients see EOF.
+//
+// A request that is wrong gets EINVAL (ENOENT for a cable, tap or capture that does not exist) and
+// the text of all that is wrong with it, a line each.
+//
 // Runtime folder of cards: $RDMALAB_RUNTIME_DIR, else $XDG_RUNTIME_DIR/rdmalab, else /run/rdmalab
 // for root, else /tmp/rdmalab-UID. Mode 0700. Card N listens on <folder>/N.sock and holds a lock on
 // <folder>/N.lock. The drop-in finds its card by $RDMALAB_SOCKET (a path), else
 // <folder>/$RDMALAB_CARD.sock, else <folder>/default.sock.
-}
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "card/card.h"
+#include "card/host/attachments.h"
+#include "card/host/capture.h"
+#include "card/host/descriptor.h"
+#include "card/host/loop_counters.h"
+#include "card/host/memory_port.h"
+
+namespace rdmalab::card::host {
+
+// An attached program.
+struct Client {
+    OwnerId owner;
+    pid_t pid = 0;
+    uid_t uid = 0;
+    std::uint32_t device = 0;
+};
+
+class ClientList {
+public:
+    virtual ~ClientList() = default;
+    virtual std::vector<Client> clients() const = 0;
+};
+
+struct AdminReply {
+    int status = 0;
+    std::string text;          // with a status
+    UniqueFd body;             // else: a memfd with JSON
+    std::uint32_t length = 0;  // of `body`
+};
+
+class Admin {
+public:
+    struct Parts {
+        Card& card;
+        Captures& captures;
+        Attachments& attachments;
+        const ProcessMemory& memory;
+        const LoopCounters& loop;
+        std::function<void()> stop;
+        std::string topology, socket;
+    };
+
+    explicit Admin(Parts parts);
+    // Who "status" lists as attached; the server, once it is there.
+    void set_clients(const ClientList* clients) { clients_ = clients; }
+
+    // `connection` owns the captures that it starts; `attached` came with the request.
+    AdminReply handle(std::uint64_t connection, const std::string& text, UniqueFd attached);
+
+private:
+    using Json = nlohmann::json;
+    Result<Json> dispatch(std::uint64_t connection, const Json& request, UniqueFd attached);
+    Json status() const;
+    Json counters() const;
+    Json function_status(std::uint32_t index) const;
+    Json cable_status(std::uint32_t index) const;
+    Json attached_programs() const;
+    Json captures() const;
+    Json host_counters() const;
+    Result<Json> link(const Json& request);
+    Result<Json> start_capture(std::uint64_t connection, const Json& request, UniqueFd out);
+    Result<Json> stop_capture(std::uint64_t connection, const Json& request);
+
+    Parts parts_;
+    const ClientList* clients_ = nullptr;
+    Instant started_;
+};
+
+}  // namespace rdmalab::card::host

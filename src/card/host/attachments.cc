@@ -1,0 +1,97 @@
+#include "card/host/attachments.h"
+
+#include <fmt/format.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+
+#include <climits>
+
+#include "card/host/capture.h"
+
+namespace rdmalab::card::host {
+
+Result<Attachments::Ids> Attachments::create(pid_t pid, UniqueFd& async_reader) {
+    auto memory = SharedMemory::create(fmt::format("rdmalab-{}", pid));
+    if (!memory.ok()) return memory.error();
+    auto pipe = make_pipe();
+    if (!pipe.ok()) return pipe.error();
+    const Ids ids{OwnerId{next_id_}, SpaceId{next_id_}};
+    ++next_id_;
+    Attachment attachment;
+    attachment.space = ids.space;
+    attachment.memory = std::move(*memory);
+    attachment.async =
+        std::make_unique<RecordPipe<abi::AsyncEventRecord>>(std::move(pipe->write_end), poller_);
+    attachments_.emplace(ids.owner, std::move(attachment));
+    memory_.add_process(ids.space, pid);
+    async_reader = std::move(pipe->read_end);
+    return ids;
+}
+
+void Attachments::destroy(OwnerId owner) {
+    const auto found = attachments_.find(owner);
+    if (found == attachments_.end()) return;
+    memory_.remove(found->second.space);
+    dead_.push_back(std::move(found->second.memory));
+    attachments_.erase(found);
+}
+
+int Attachments::memory_fd(OwnerId owner) const {
+    const auto found = attachments_.find(owner);
+    return found == attachments_.end() ? -1 : found->second.memory->fd();
+}
+
+void Attachments::add_channel(OwnerId owner, std::uint32_t channel, UniqueFd write_end) {
+    if (Attachment* attachment = find(owner)) {
+        attachment->channels[channel] =
+            std::make_unique<RecordPipe<abi::CompletionEvent>>(std::move(write_end), poller_);
+    }
+}
+
+void Attachments::remove_channel(OwnerId owner, std::uint32_t channel) {
+    if (Attachment* attachment = find(owner)) attachment->channels.erase(channel);
+}
+
+std::uint64_t Attachments::shared_bytes() const {
+    std::uint64_t bytes = 0;
+    for (const auto& [owner, attachment] : attachments_) bytes += attachment.memory->used();
+    return bytes;
+}
+
+Result<MappedRegion> Attachments::allocate_region(OwnerId owner, std::uint64_t length) {
+    Attachment* attachment = find(owner);
+    if (!attachment) return Error{ENOMEM, "no such attachment"};
+    return attachment->memory->allocate(length);
+}
+
+void Attachments::free_region(OwnerId owner, const MappedRegion& region) {
+    if (Attachment* attachment = find(owner)) attachment->memory->free(region.region);
+}
+
+void Attachments::notify_channel(OwnerId owner, std::uint32_t channel,
+                                 const abi::CompletionEvent& event) {
+    Attachment* attachment = find(owner);
+    if (!attachment) return;
+    const auto found = attachment->channels.find(channel);
+    if (found != attachment->channels.end()) found->second->push(event);
+}
+
+void Attachments::notify_async(OwnerId owner, const abi::AsyncEventRecord& event) {
+    if (Attachment* attachment = find(owner)) attachment->async->push(event);
+}
+
+void Attachments::wake(std::atomic<std::uint32_t>& word) {
+    // Not FUTEX_PRIVATE: the sleepers are in another process.
+    ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+void Attachments::captured(TapPoint point, const wire::Frame& frame, bool inbound) {
+    if (captures_) captures_->record(point, frame, inbound);
+}
+
+Attachments::Attachment* Attachments::find(OwnerId owner) {
+    const auto found = attachments_.find(owner);
+    return found == attachments_.end() ? nullptr : &found->second;
+}
+
+}  // namespace rdmalab::card::host

@@ -1,0 +1,79 @@
+#include "card/host/daemon.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+
+#include <csignal>
+
+namespace rdmalab::card::host {
+
+Result<std::unique_ptr<Daemon>> Daemon::start(const Options& options) {
+    std::unique_ptr<Daemon> daemon(new Daemon());
+    if (Status opened = daemon->open_descriptors(options); !opened) return opened.error();
+    daemon->assemble(options);
+    if (Status serving = daemon->server_->serve(daemon->socket_->listener()); !serving) {
+        return serving.error();
+    }
+    return daemon;
+}
+
+Daemon::~Daemon() {
+    // Clients go while the card that they are detached from is still there.
+    if (server_) server_->close_all();
+}
+
+void Daemon::run() { loop_->run(); }
+
+void Daemon::stop() { loop_->stop(); }
+
+Status Daemon::open_descriptors(const Options& options) {
+    auto socket = CardSocket::claim(options.folder, options.config.name);
+    if (!socket.ok()) return socket.error();
+    socket_ = std::move(*socket);
+    if (Status opened = poller_.open(); !opened) return opened;
+    bell_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!bell_) return system_error("cannot create the bell");
+    auto page = CardPageMemory::create();
+    if (!page.ok()) return page.error();
+    page_ = std::move(*page);
+    return {};
+}
+
+void Daemon::assemble(const Options& options) {
+    attachments_ = std::make_unique<Attachments>(poller_, memory_);
+    card_ = std::make_unique<Card>(options.config, *attachments_, memory_);
+    captures_ = std::make_unique<Captures>(
+        poller_, memory_, [this](TapPoint point, bool on) { card_->set_tap(point, on); });
+    attachments_->set_captures(captures_.get());
+    loop_ = std::make_unique<Loop>(Loop::Parts{*card_, *attachments_, *captures_, poller_,
+                                               page_->page(), bell_.value(), options.may_spin},
+                                   counters_);
+    admin_ = std::make_unique<Admin>(Admin::Parts{*card_, *captures_, *attachments_, memory_,
+                                                  counters_, [this] { stop(); }, options.topology,
+                                                  socket_->path()});
+    server_ = std::make_unique<Server>(Server::Parts{*card_, *attachments_, *captures_, *admin_,
+                                                     poller_, page_->fd(), bell_.value()});
+    admin_->set_clients(server_.get());
+}
+
+Status Daemon::handle_signals() {
+    sigset_t ends;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGINT);
+    if (::sigprocmask(SIG_BLOCK, &ends, nullptr) != 0) return system_error("cannot block signals");
+    signals_.reset(::signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK));
+    if (!signals_) return system_error("cannot receive signals");
+    const Poller::Token watch = poller_.add(signals_.value(), EPOLLIN, [this](std::uint32_t) {
+        signalfd_siginfo info{};
+        if (::read(signals_.value(), &info, sizeof info) != sizeof info) return;
+        spdlog::info("signal {} ends the card", info.ssi_signo);
+        stop();
+    });
+    if (watch == Poller::kNone) return system_error("cannot watch for signals");
+    return {};
+}
+
+}  // namespace rdmalab::card::host

@@ -1,0 +1,30 @@
+// The impairments of a "link" request (admin.h): which are given, and their values.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "card/config.h"
+
+namespace rdmalab::card::host {
+
+struct LinkRequest {
+    std::optional<bool> a_to_b;  // absent: both directions
+    std::optional<Rate> rate;
+    std::optional<Duration> delay, jitter;
+    std::optional<double> loss, reorder, duplicate, corrupt, ce;
+    std::optional<bool> verify_icrc;
+};
+
+// The error holds all that is wrong, a line each.
+Result<LinkRequest> parse_link_request(const nlohmann::json& request);
+
+// How a value of a request is shown in "found". Not a dump: hostile nesting would be deep
+// recursion.
+std::string describe(const nlohmann::json& value);
+
+Impairments apply(const LinkRequest& request, Impairments impairments);
+
+}  // namespace rdmalab::card::host

@@ -1,0 +1,350 @@
+#include "card/host/server.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/limits.h"
+#include "card/host/capture.h"
+#include "card/host/clock.h"
+
+namespace rdmalab::card::host {
+namespace {
+
+// Attachments, and as many more for programs that only look.
+constexpr std::size_t kConnectionMax = 2 * limits::kContextMax;
+
+template <class T>
+bool load_body(ByteView body, T& out) {
+    if (body.size() != sizeof(T)) return false;
+    out = load_bytes<T>(body.data());
+    return true;
+}
+
+template <class T>
+std::vector<std::byte> to_bytes(const T& value) {
+    std::vector<std::byte> bytes(sizeof value);
+    store_bytes(bytes.data(), value);
+    return bytes;
+}
+
+ControlReply failure(int code, std::string text) { return {code, std::move(text), {}}; }
+
+ControlReply wrong_length(std::size_t expected, std::size_t found) {
+    return failure(EINVAL, fmt::format("the body of the request: expected {} bytes, found {}",
+                                       expected, found));
+}
+
+bool is_context_op(abi::Op op) {
+    return op == abi::Op::kQueryPort || op == abi::Op::kQueryGids ||
+           (op >= abi::Op::kAllocPd && op <= abi::Op::kDetachMcast);
+}
+
+// What is wrong with the framing of a request; code 0 when nothing is.
+Error check_framing(const abi::RequestHeader& header, std::size_t length, bool truncated) {
+    if (length < sizeof header) {
+        return {EBADMSG, fmt::format("a request: expected at least {} bytes, found {}",
+                                     sizeof header, length)};
+    }
+    if (header.magic != abi::kMagic) {
+        return {EBADMSG, fmt::format("the magic number of a request: expected {:#x}, found {:#x}",
+                                     abi::kMagic, header.magic)};
+    }
+    if (header.version != abi::kVersion) {
+        return {EPROTO, fmt::format("the version of the protocol: expected {} (that of the card), "
+                                    "found {}; card and library are of different builds",
+                                    abi::kVersion, header.version)};
+    }
+    if (truncated || header.length != length - sizeof header) {
+        return {EBADMSG,
+                fmt::format("the length of a request's body: expected {}, found {}{}",
+                            header.length, length - sizeof header, truncated ? " or more" : "")};
+    }
+    return {};
+}
+
+}  // namespace
+
+Server::Reply Server::Reply::last(ControlReply reply) {
+    Reply out(std::move(reply));
+    out.close = true;
+    return out;
+}
+
+Server::Server(const Parts& parts) : parts_(parts), received_(abi::kMessageMax) {
+    reserve_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+}
+
+Server::~Server() { close_all(); }
+
+Status Server::serve(int listener) {
+    listener_ = listener;
+    listener_watch_ =
+        parts_.poller.add(listener, EPOLLIN, [this](std::uint32_t) { accept_clients(); });
+    if (listener_watch_ == Poller::kNone) return system_error("cannot watch the card's socket");
+    return {};
+}
+
+void Server::accept_clients() {
+    while (true) {
+        UniqueFd socket(::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        if (socket) {
+            adopt(std::move(socket));
+        } else if (errno == EMFILE || errno == ENFILE) {
+            refuse_without_descriptors();
+            return;
+        } else if (errno != EINTR && errno != ECONNABORTED) {
+            return;
+        }
+    }
+}
+
+// Gives up the reserve for the answer. Nothing is left pending, so the loop does not spin.
+void Server::refuse_without_descriptors() {
+    reserve_.reset();
+    const UniqueFd socket(::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (socket) {
+        spdlog::warn("a client was refused: no descriptors left (ulimit -n)");
+        send(socket.value(), failure(EMFILE, "the card has no descriptors left (ulimit -n)"));
+    }
+    reserve_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+}
+
+void Server::adopt(UniqueFd socket) {
+    auto owned = std::make_unique<Connection>();
+    Connection& connection = *owned;
+    connection.id = next_id_++;
+    connection.socket = std::move(socket);
+    auto peer = identify_peer(connection.socket.value());
+    if (peer.ok()) {
+        connection.peer = std::move(*peer);
+    } else {
+        connection.refusal = peer.error();
+    }
+    connections_.emplace(connection.id, std::move(owned));
+    welcome(connection);
+}
+
+void Server::welcome(Connection& connection) {
+    const std::uint64_t id = connection.id;
+    if (connection.peer.uid != ::geteuid() && connection.peer.uid != 0) {
+        connection.refusal = {EPERM, fmt::format("this card belongs to user {}: expected that user "
+                                                 "or root, found user {}",
+                                                 ::geteuid(), connection.peer.uid)};
+    } else if (connections_.size() > kConnectionMax) {
+        connection.refusal = {
+            EMFILE, fmt::format("the card has {} connections, its limit", kConnectionMax)};
+    }
+    connection.socket_watch = parts_.poller.add(connection.socket.value(), EPOLLIN | EPOLLRDHUP,
+                                                [this, id](std::uint32_t) { handle_readable(id); });
+    if (connection.peer.pidfd) {
+        connection.process_watch = parts_.poller.add(connection.peer.pidfd.value(), EPOLLIN,
+                                                     [this, id](std::uint32_t) { close(id); });
+    }
+    if (connection.socket_watch == Poller::kNone) close(id);
+}
+
+void Server::close(std::uint64_t id) {
+    const auto found = connections_.find(id);
+    if (found == connections_.end()) return;
+    Connection& connection = *found->second;
+    parts_.poller.remove(connection.socket_watch);
+    parts_.poller.remove(connection.process_watch);
+    parts_.captures.stop_all(id);
+    if (connection.owner.value != 0) {
+        parts_.card.close_context(connection.owner);
+        parts_.attachments.destroy(connection.owner);
+        spdlog::info("process {} has left {}", connection.peer.pid,
+                     parts_.card.config().functions[connection.device].device);
+    }
+    connections_.erase(found);
+}
+
+void Server::close_all() {
+    parts_.poller.remove(listener_watch_);
+    listener_watch_ = Poller::kNone;
+    while (!connections_.empty()) close(connections_.begin()->first);
+}
+
+void Server::handle_readable(std::uint64_t id) {
+    const auto found = connections_.find(id);
+    if (found == connections_.end()) return;
+    if (!handle_one(*found->second)) close(id);
+}
+
+// One request and its answer. False: the connection is to be closed.
+bool Server::handle_one(Connection& connection) {
+    auto message = receive_message(connection.socket.value(), received_);
+    if (!message.ok()) return message.error().code == EAGAIN || message.error().code == EINTR;
+    if (message->length == 0) return false;
+    const Reply reply = answer(connection, ByteView(received_).first(message->length), *message);
+    return send(connection.socket.value(), reply) && !reply.close;
+}
+
+Server::Reply Server::answer(Connection& connection, ByteView bytes, Message& message) {
+    if (connection.refusal.code != 0) {
+        return Reply::last(failure(connection.refusal.code, connection.refusal.text));
+    }
+    abi::RequestHeader header;
+    if (bytes.size() >= sizeof header) header = load_bytes<abi::RequestHeader>(bytes.data());
+    const Error error = check_framing(header, bytes.size(), message.truncated);
+    if (error.code != 0) {
+        spdlog::warn("process {} sent a malformed request: {}", connection.peer.pid, error.text);
+        return Reply::last(failure(error.code, error.text));
+    }
+    return dispatch(connection, header.op, bytes.subspan(sizeof header), message);
+}
+
+Server::Reply Server::dispatch(Connection& connection, abi::Op op, ByteView body,
+                               Message& message) {
+    switch (op) {
+        case abi::Op::kHello:
+            return hello(connection, body);
+        case abi::Op::kListDevices:
+            return list_devices();
+        case abi::Op::kOpenContext:
+            return open_context(connection, body);
+        case abi::Op::kAdmin:
+            return admin(connection, body, message);
+        default:
+            break;
+    }
+    if (!is_context_op(op)) {
+        return failure(EOPNOTSUPP, fmt::format("the operation of a request: expected a known one, "
+                                               "found {}",
+                                               static_cast<std::uint32_t>(op)));
+    }
+    if (connection.owner.value == 0) {
+        return failure(EINVAL, "this connection has not opened a device");
+    }
+    if (op == abi::Op::kCreateChannel) return create_channel(connection, body);
+    if (op == abi::Op::kDestroyChannel) return destroy_channel(connection, body);
+    return parts_.card.handle_request(connection.owner, op, body, monotonic_now());
+}
+
+Server::Reply Server::hello(const Connection& connection, ByteView body) {
+    abi::HelloRequest request;
+    if (!load_body(body, request)) return wrong_length(sizeof request, body.size());
+    const Status reachable =
+        probe_memory(connection.peer.pid, request.probe_address, request.probe_value);
+    if (!reachable) return failure(reachable.code(), reachable.error().text);
+    abi::HelloReply reply{};
+    const std::string& name = parts_.card.config().name;
+    std::memcpy(reply.card_name, name.data(), std::min(name.size(), sizeof reply.card_name - 1));
+    reply.card_pid = ::getpid();
+    reply.device_count = static_cast<std::uint32_t>(parts_.card.config().functions.size());
+    return ControlReply{0, "", to_bytes(reply)};
+}
+
+Server::Reply Server::list_devices() {
+    const std::vector<abi::DeviceInfo> devices = parts_.card.list_devices();
+    std::vector<std::byte> body(devices.size() * sizeof(abi::DeviceInfo));
+    if (!body.empty()) std::memcpy(body.data(), devices.data(), body.size());
+    return ControlReply{0, "", std::move(body)};
+}
+
+Server::Reply Server::open_context(Connection& connection, ByteView body) {
+    abi::OpenContextRequest request;
+    if (!load_body(body, request)) return wrong_length(sizeof request, body.size());
+    if (connection.owner.value != 0) {
+        return failure(EBUSY, "this connection has opened a device already");
+    }
+    const std::size_t device_count = parts_.card.config().functions.size();
+    if (request.device >= device_count) {
+        return failure(ENODEV, fmt::format("the device: expected an index below {}, found {}",
+                                           device_count, request.device));
+    }
+    if (parts_.attachments.count() >= limits::kContextMax) {
+        return failure(EMFILE, fmt::format("the card has {} attached programs, its limit",
+                                           limits::kContextMax));
+    }
+    Reply reply;
+    UniqueFd async_reader;
+    const auto ids = parts_.attachments.create(connection.peer.pid, async_reader);
+    if (!ids.ok()) return failure(ids.error().code, ids.error().text);
+    reply.control = parts_.card.open_context(ids->owner, ids->space, request.device);
+    if (reply.control.status != 0) {
+        parts_.attachments.destroy(ids->owner);
+        return reply;
+    }
+    connection.owner = ids->owner;
+    connection.device = request.device;
+    reply.fds = {parts_.attachments.memory_fd(ids->owner), parts_.card_page_fd, parts_.bell_fd,
+                 async_reader.value()};
+    reply.own_fds.push_back(std::move(async_reader));
+    spdlog::info("process {} ({}) has opened {}", connection.peer.pid,
+                 command_of(connection.peer.pid),
+                 parts_.card.config().functions[request.device].device);
+    return reply;
+}
+
+Server::Reply Server::create_channel(Connection& connection, ByteView body) {
+    auto pipe = make_pipe();
+    if (!pipe.ok()) return failure(pipe.error().code, pipe.error().text);
+    Reply reply{parts_.card.handle_request(connection.owner, abi::Op::kCreateChannel, body,
+                                           monotonic_now())};
+    abi::HandleReply handle;
+    if (reply.control.status != 0 || !load_body(reply.control.body, handle)) return reply;
+    parts_.attachments.add_channel(connection.owner, handle.handle, std::move(pipe->write_end));
+    reply.fds = {pipe->read_end.value()};
+    reply.own_fds.push_back(std::move(pipe->read_end));
+    return reply;
+}
+
+Server::Reply Server::destroy_channel(Connection& connection, ByteView body) {
+    Reply reply{parts_.card.handle_request(connection.owner, abi::Op::kDestroyChannel, body,
+                                           monotonic_now())};
+    abi::HandleRequest request;
+    if (reply.control.status == 0 && load_body(body, request)) {
+        parts_.attachments.remove_channel(connection.owner, request.handle);
+    }
+    return reply;
+}
+
+Server::Reply Server::admin(Connection& connection, ByteView body, Message& message) {
+    const std::string text(reinterpret_cast<const char*>(body.data()), body.size());
+    UniqueFd attached;
+    if (!message.fds.empty()) attached = std::move(message.fds.front());
+    AdminReply answer = parts_.admin.handle(connection.id, text, std::move(attached));
+    if (answer.status != 0) return failure(answer.status, answer.text);
+    Reply reply;
+    reply.length = answer.length;
+    reply.fds = {answer.body.value()};
+    reply.own_fds.push_back(std::move(answer.body));
+    return reply;
+}
+
+// False when the client does not take its reply; such a client is not worth keeping.
+bool Server::send(int socket, const Reply& reply) {
+    const ControlReply& control = reply.control;
+    const auto* text = reinterpret_cast<const std::byte*>(control.text.data());
+    const ByteView body =
+        control.status != 0 ? ByteView(text, control.text.size()) : ByteView(control.body);
+    abi::ReplyHeader header{};
+    header.magic = abi::kMagic;
+    header.status = control.status;
+    header.length = reply.length != 0 ? reply.length : static_cast<std::uint32_t>(body.size());
+    std::vector<std::byte> bytes = to_bytes(header);
+    bytes.insert(bytes.end(), body.begin(), body.end());
+    return send_message(socket, bytes, reply.fds).ok();
+}
+
+std::vector<Client> Server::clients() const {
+    std::vector<Client> all;
+    for (const auto& [id, connection] : connections_) {
+        if (connection->owner.value == 0) continue;
+        all.push_back(
+            {connection->owner, connection->peer.pid, connection->peer.uid, connection->device});
+    }
+    std::sort(all.begin(), all.end(),
+              [](const Client& a, const Client& b) { return a.owner < b.owner; });
+    return all;
+}
+
+}  // namespace rdmalab::card::host

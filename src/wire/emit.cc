@@ -97,6 +97,7 @@ void start_roce(Frame& frame, const LowerTemplate& lower, const OpcodeInfo& info
     frame.segment_count = 0;
     frame.payload_length = 0;
     frame.icrc = 0;
+    frame.origin = 0;
 }
 
 void finish_roce(Frame& frame) {

@@ -85,9 +85,11 @@ TEST_P(Emit, reserved_bits_of_extension_headers_start_as_zero) {
 TEST_P(Emit, a_reused_frame_keeps_nothing_of_the_last_one) {
     make(*find_opcode(0x04), Bytes(5));
     set_ecn(frame_, kEcnCe);
+    frame_.origin = 7;
     make(*find_opcode(0x11), {});
     EXPECT_FALSE(frame_.header_kept);
     EXPECT_EQ(frame_.segment_count, 0);
+    EXPECT_EQ(frame_.origin, 0u);
     EXPECT_EQ(frame_.payload_length, 0u);
     EXPECT_EQ(frame_.icrc_state, IcrcState::kElided);
 }

@@ -51,7 +51,8 @@ struct Frame {
     std::uint8_t segment_count = 0;
     std::uint32_t payload_length = 0;  // sum of the segments; without pad and ICRC
     std::uint32_t icrc = 0;            // host-order CRC value when kPresent
-    // Who emitted the frame, in the emitter's own terms (transport/ports.h); 0: nobody of this card.
+    // Who emitted the frame, in the emitter's own terms (transport/ports.h); 0: nobody of this
+    // card. start_roce and parse_frame reset it.
     // It never stands on the wire: it is for blame when the payload turns out to be unreadable.
     std::uint64_t origin = 0;
     std::array<PayloadSegment, kSegmentMax> segments;

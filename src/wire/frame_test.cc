@@ -14,6 +14,7 @@ TEST(Frame, a_copy_holds_all_that_is_used) {
     testing::make_frame(frame, false, *find_opcode(0x0a), payload, prng);
     frame.add_segment({SpaceId{3}, 40, 0x1000});
     set_ecn(frame, kEcnCe);
+    frame.origin = 7;
     const Frame copy = frame;
     EXPECT_EQ(testing::to_hex(copy.header_bytes()),
               testing::to_hex(std::as_const(frame).header_bytes()));
@@ -23,6 +24,7 @@ TEST(Frame, a_copy_holds_all_that_is_used) {
     EXPECT_EQ(copy.segments[1].address, 0x1000u);
     EXPECT_EQ(copy.payload_length, 52u);
     EXPECT_EQ(copy.bth_offset, frame.bth_offset);
+    EXPECT_EQ(copy.origin, 7u);
     EXPECT_TRUE(copy.header_kept);
 }
 

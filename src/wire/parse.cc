@@ -159,6 +159,7 @@ ParseError Parser::run(PayloadSegment where) {
     out_.segment_count = 0;
     out_.payload_length = 0;
     out_.icrc = 0;
+    out_.origin = 0;
     for (const auto step :
          {&Parser::parse_ethernet, &Parser::parse_ip, &Parser::parse_udp, &Parser::parse_bth})
         if ((this->*step)() == Step::kStop) break;

@@ -54,6 +54,7 @@ ParseError error_of(const Bytes& bytes) {
 TEST(Parse, a_cnp_of_a_real_adapter) {
     const Bytes bytes = testing::connectx_cnp();
     Frame frame;
+    frame.origin = 7;  // of an earlier use
     ASSERT_EQ(parse(bytes, frame), ParseError::kNone);
     EXPECT_TRUE(is_roce(frame));
     EXPECT_EQ(source_gid(frame).to_string(), "10.0.17.1");
@@ -66,6 +67,7 @@ TEST(Parse, a_cnp_of_a_real_adapter) {
     EXPECT_EQ(frame.payload_length, 16u);
     EXPECT_EQ(frame.icrc_state, IcrcState::kPresent);
     EXPECT_EQ(frame.icrc, 0x2a00'fd82u);
+    EXPECT_EQ(frame.origin, 0u);
 }
 
 TEST(Parse, the_payload_is_a_reference_without_the_pad) {

@@ -1,0 +1,41 @@
+# What `cmake --install` puts where, and the target `uninstall` that takes it away again. The launcher
+# finds the card beside itself and the libraries in ../lib/rdma.
+set(RDMALAB_LIBRARY_DIR lib/rdma)
+
+foreach(program rdmalab rdmalab-card)
+  if(TARGET ${program})
+    install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  endif()
+endforeach()
+
+# The drop-in folder as it was built: the libraries under both of their names.
+install(DIRECTORY ${CMAKE_BINARY_DIR}/lib/rdma/ DESTINATION ${RDMALAB_LIBRARY_DIR}
+  USE_SOURCE_PERMISSIONS FILES_MATCHING PATTERN "*.so" PATTERN "*.so.*")
+
+foreach(section 1 5 8)
+  file(GLOB pages ${CMAKE_SOURCE_DIR}/man/*.${section})
+  if(pages)
+    install(FILES ${pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
+  endif()
+endforeach()
+
+file(GLOB topologies ${CMAKE_SOURCE_DIR}/topologies/*.toml)
+if(topologies)
+  install(FILES ${topologies} DESTINATION ${CMAKE_INSTALL_DATADIR}/rdmalab/topologies)
+endif()
+
+if(TARGET rdmalab)
+  set(completions ${CMAKE_BINARY_DIR}/completions)
+  add_custom_command(TARGET rdmalab POST_BUILD
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${completions}
+    COMMAND rdmalab completion bash > ${completions}/rdmalab
+    COMMAND rdmalab completion zsh > ${completions}/_rdmalab
+    COMMAND rdmalab completion fish > ${completions}/rdmalab.fish
+    VERBATIM)
+  install(FILES ${completions}/rdmalab DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  install(FILES ${completions}/_rdmalab DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+  install(FILES ${completions}/rdmalab.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+endif()
+
+configure_file(${CMAKE_SOURCE_DIR}/cmake/uninstall.cmake.in ${CMAKE_BINARY_DIR}/uninstall.cmake @ONLY)
+add_custom_target(uninstall COMMAND ${CMAKE_COMMAND} -P ${CMAKE_BINARY_DIR}/uninstall.cmake)

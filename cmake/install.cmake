@@ -26,12 +26,14 @@ endif()
 
 if(TARGET rdmalab)
   set(completions ${CMAKE_BINARY_DIR}/completions)
-  add_custom_command(TARGET rdmalab POST_BUILD
-    COMMAND ${CMAKE_COMMAND} -E make_directory ${completions}
+  file(MAKE_DIRECTORY ${completions})
+  add_custom_command(
+    OUTPUT ${completions}/rdmalab ${completions}/_rdmalab ${completions}/rdmalab.fish
     COMMAND rdmalab completion bash > ${completions}/rdmalab
     COMMAND rdmalab completion zsh > ${completions}/_rdmalab
     COMMAND rdmalab completion fish > ${completions}/rdmalab.fish
-    VERBATIM)
+    DEPENDS rdmalab VERBATIM)
+  add_custom_target(completions ALL DEPENDS ${completions}/rdmalab)
   install(FILES ${completions}/rdmalab DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
   install(FILES ${completions}/_rdmalab DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
   install(FILES ${completions}/rdmalab.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)

@@ -25,5 +25,7 @@ inline constexpr std::uint32_t kFunctionMax = 64;    // functions of one card
 inline constexpr std::uint32_t kContextMax = 1'024;  // attachments of one card
 inline constexpr std::uint32_t kMcastGroupMax = 8'192;
 inline constexpr std::uint32_t kMcastQpMax = 256;  // QPs per group
+// CM connections of one function, with those in timewait: one per QP, and more cannot be accepted.
+inline constexpr std::uint32_t kCmConnectionMax = 65'536;
 
 }  // namespace rdmalab::limits

@@ -257,6 +257,7 @@ RepView view_of(const RepMessage& m) {
     view.remote_comm_id = m.remote_comm_id;
     view.qkey = m.qkey;
     view.qpn = m.qpn.value;
+    view.eecn = m.eecn;
     view.vendor_id_high = byte_of(m.ece.vendor_id, 16);
     view.vendor_id_middle = byte_of(m.ece.vendor_id, 8);
     view.vendor_id_low = byte_of(m.ece.vendor_id, 0);
@@ -278,6 +279,7 @@ MadError load_view(const RepView& view, RepMessage& m) {
     m.qpn = Qpn{view.qpn};
     m.ece.vendor_id = std::uint32_t{view.vendor_id_high} << 16 |
                       std::uint32_t{view.vendor_id_middle} << 8 | view.vendor_id_low;
+    m.eecn = view.eecn;
     m.starting_psn = Psn(view.starting_psn);
     m.responder_resources = view.responder_resources;
     m.initiator_depth = view.initiator_depth;

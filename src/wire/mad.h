@@ -166,6 +166,7 @@ struct RepMessage : CmHeader {
     std::uint32_t local_comm_id = 0, remote_comm_id = 0;
     std::uint32_t qkey = 0;
     Qpn qpn;
+    std::uint32_t eecn = 0;  // 24 bits; the QPN of an XRC target stands here
     Psn starting_psn;
     std::uint8_t responder_resources = 0, initiator_depth = 0;
     std::uint8_t target_ack_delay = 0;   // 5 bits

@@ -71,6 +71,7 @@ RepMessage sample_rep() {
     rep.remote_comm_id = 0xa1b2'c3d4;
     rep.qkey = 0x3333'4444;
     rep.qpn = Qpn{0xab'cdef};
+    rep.eecn = 0x99'8877;
     rep.starting_psn = Psn(0x10'2030);
     rep.responder_resources = 6;
     rep.initiator_depth = 7;
@@ -126,7 +127,7 @@ TEST(Mad, rep_fields_stand_at_the_bits_of_table_110) {
     EXPECT_EQ(field(bytes, 24, 8), 0x0102'0304'a1b2'c3d4u);
     EXPECT_EQ(field(bytes, 32, 4), 0x3333'4444u);
     EXPECT_EQ(field(bytes, 36, 4), 0xabcd'ef12u) << "QPN, vendor id";
-    EXPECT_EQ(field(bytes, 40, 4), 0x34u);
+    EXPECT_EQ(field(bytes, 40, 4), 0x9988'7734u) << "EECN, vendor id";
     EXPECT_EQ(field(bytes, 44, 4), 0x1020'3056u) << "PSN, vendor id";
     EXPECT_EQ(field(bytes, 48, 2), 0x0607u);
     EXPECT_EQ(field(bytes, 50, 1), 13u << 3 | 1u << 1 | 1u);

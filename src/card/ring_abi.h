@@ -54,7 +54,7 @@ namespace rdmalab::abi {
 inline constexpr std::uint32_t kMagic = 0x726c6162;  // "rlab"
 inline constexpr std::uint32_t kVersion = 1;
 
-// ----------------------------------------------------------------------------------------------------
+// -----------------------------------------------------------------------------------------------
 // shared memory
 
 // Card page: one for the whole card, mapped read only by clients.

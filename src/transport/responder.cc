@@ -127,8 +127,8 @@ Verdict Responder::check_length(const Qp& qp, const Request& request) const {
     if (!request.is_end() && payload != qp.mtu) return Verdict::kInvalidRequest;
     if (!request.is_start() && payload == 0) return Verdict::kInvalidRequest;
     if (request.info.kind == PacketKind::kSend) return Verdict::kPass;
-    const std::uint64_t total = request.is_start()
-                                    ? request.extension<wire::Reth>().length
+    const std::uint32_t total = request.is_start()
+                                    ? std::uint32_t{request.extension<wire::Reth>().length}
                                     : qp.responder.write_length - qp.responder.written;
     if (total > limits::kMessageMax) return Verdict::kInvalidRequest;
     const bool fits = request.is_end() ? payload == total : payload < total;

@@ -135,9 +135,10 @@ void CmPair::collect(std::size_t from) {
 
 void CmPair::deliver(const InFlight& in_flight) {
     wire::Frame frame;
-    wire::parse_frame(in_flight.bytes, {kCardSpace}, frame);
-    frame.segments[0].address =
-        reinterpret_cast<std::uint64_t>(in_flight.bytes.data()) + frame.header_length;
+    const auto address = reinterpret_cast<std::uint64_t>(in_flight.bytes.data());
+    if (wire::parse_frame(in_flight.bytes, {kCardSpace, 0, address}, frame) !=
+        wire::ParseError::kNone)
+        return;
     nodes_[in_flight.to].cm.handle_frame(frame, now_);
 }
 

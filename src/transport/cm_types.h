@@ -88,7 +88,8 @@ struct CmReject {
 // before a wildcard.
 struct CmListen {
     std::uint64_t service_id = 0;
-    std::optional<Gid> address;  // of the application (127.0.0.1, say); none: wildcard
+    std::optional<Gid> address =
+        std::nullopt;  // of the application (127.0.0.1, say); none: wildcard
     bool takes_ipv4 = true, takes_ipv6 = true;
 };
 

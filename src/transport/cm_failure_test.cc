@@ -31,7 +31,7 @@ TEST_F(CmTest, each_lost_message_is_made_good) {
         pair2.run_for(seconds(2));
         EXPECT_EQ(names(pair2.client_events()), Names{"Reply"});
         pair2.client().establish(client, pair2.now());
-        pair2.run_for(seconds(2));
+        pair2.run_for(seconds(60));
         EXPECT_EQ(names(pair2.server_events()), Names{"Established"});
         pair2.server().disconnect(requests.at(0).connection, pair2.now());
         pair2.settle();
@@ -96,7 +96,7 @@ TEST_F(CmTest, nobody_there_is_unreachable_after_all_retries) {
 TEST_F(CmTest, a_client_that_never_answers_leaves_the_server_unreachable) {
     connect();
     accept(requested());
-    pair.drop = [](bool from_client, const wire::CmMessage&) { return !from_client; };
+    pair.drop = [](bool from_client, const wire::CmMessage&) { return from_client; };
     pair.settle();
     EXPECT_EQ(names(pair.server_events()), Names{"Unreachable(-110)"});
 }
@@ -209,7 +209,7 @@ TEST_F(CmTest, a_second_connection_of_the_same_qp_ends_the_first) {
     const auto ids = pair.establish(Qpn{0x11});
     connect(Qpn{0x11});
     pair.settle();
-    EXPECT_EQ(names(pair.client_events()), (Names{"Rejected(10)", "Disconnected", "TimewaitExit"}));
+    EXPECT_EQ(names(pair.client_events()), (Names{"Disconnected", "Rejected(10)", "TimewaitExit"}));
     EXPECT_EQ(names(pair.server_events()), (Names{"Disconnected", "TimewaitExit"}));
     EXPECT_EQ(pair.server().state(ids.server), CmState::kIdle);
     connect(Qpn{0x11});

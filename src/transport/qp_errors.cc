@@ -7,6 +7,8 @@ namespace {
 
 // Receives are posted without a doorbell, so a QP in ERR looks for new ones at this pace.
 constexpr Duration kFlushInterval = milliseconds(10);
+// WQEs that one call flushes: a client that posts as fast as we flush must not hold up the others.
+constexpr std::uint32_t kFlushMax = limits::kWqeMax;
 
 Completion flushed() {
     Completion completion;
@@ -58,7 +60,7 @@ void flush_sends(Core& core, Qp& qp) {
     requester.reads_in_flight = 0;
     requester.unacked_psn = requester.next_psn = requester.sent_end;
     SendWork& scratch = requester.queue.spare();
-    while (core.work.fetch_send(qp.qpn, scratch.wqe)) {
+    for (std::uint32_t i = 0; i < kFlushMax && core.work.fetch_send(qp.qpn, scratch.wqe); ++i) {
         scratch.psn_count = 0;
         core.staging.add_send(qp, scratch, WcStatus::kWrFlushErr);
     }
@@ -71,7 +73,7 @@ void flush_recvs(Core& core, Qp& qp) {
     responder.has_recv = false;
     responder.inbound = Inbound::kNone;
     if (qp.init.srq) return;
-    while (core.work.fetch_recv(qp.qpn, core.flushed_recv))
+    for (std::uint32_t i = 0; i < kFlushMax && core.work.fetch_recv(qp.qpn, core.flushed_recv); ++i)
         core.staging.add_recv(qp, core.flushed_recv, flushed(), Psn{}, 0);
     core.set_timer(qp, Timer::kFlush, core.now + kFlushInterval);
 }

@@ -46,11 +46,10 @@ ControlReply success(const Body& body) {
     return reply;
 }
 
-// Does the frame reach its receiver as it was sent? The CRC of a frame that came from bytes covers
-// its pad too, which stands right behind the payload.
+// Of a frame that came from bytes; the engine looks after those whose ICRC is elided. The CRC
+// covers the pad too, which stands right behind the payload.
 bool icrc_is_right(const wire::Frame& frame) {
-    if (frame.icrc_state == wire::IcrcState::kNone) return true;
-    if (frame.icrc_state == wire::IcrcState::kElided) return wire::invariants_unchanged(frame);
+    if (frame.icrc_state != wire::IcrcState::kPresent) return true;
     wire::Icrc icrc(frame);
     for (unsigned i = 0; i < frame.segment_count; ++i) {
         const wire::PayloadSegment& segment = frame.segments[i];
@@ -80,7 +79,7 @@ struct Card::Impl final : FrameSink {
     transport::MemoryPort& memory;
     AddressBook addresses;
     Control control;
-    std::vector<transport::CopyFault> faults, engine_faults;
+    std::vector<transport::CopyFault> faults;  // of this round
     std::vector<std::unique_ptr<Function>> functions;
     Switchboard switchboard;
     std::unordered_map<OwnerId, std::unique_ptr<Context>> contexts;
@@ -173,17 +172,12 @@ bool Card::Impl::move_frames(Instant now) {
 void Card::Impl::finish_round(Instant now) {
     memory.flush(faults);
     if (switchboard.must_reclaim()) switchboard.reclaim();
-    for (const transport::CopyFault& fault : faults) {
-        if (fault.owner.engine < functions.size()) functions[fault.owner.engine]->touch();
+    // A fault may concern two engines: the one that placed the bytes and the one that sent them.
+    if (!faults.empty()) {
+        for (const auto& function : functions) function->touch();
     }
     for (const auto& function : functions) {
-        if (!function->is_touched()) continue;
-        engine_faults.clear();
-        std::copy_if(faults.begin(), faults.end(), std::back_inserter(engine_faults),
-                     [&](const transport::CopyFault& fault) {
-                         return fault.owner.engine == function->index();
-                     });
-        function->commit(engine_faults, now);
+        if (function->is_touched()) function->commit(faults, now);
     }
     faults.clear();
 }

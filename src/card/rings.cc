@@ -141,8 +141,8 @@ void SendRing::decode(const std::byte* entry, transport::SendWqe& out) const {
     if (!out.malformed) out.malformed = !take_payload(head, entry, out);
 }
 
-// The SGEs, or the bytes that ride in the entry. Inline data has no SGEs to check, small payload
-// has.
+// The SGEs, or the bytes that ride in the entry. Inline data has no SGEs that count; those of small
+// payload are checked by the engine as if it had been read from them.
 bool SendRing::take_payload(const abi::SendEntry& head, const std::byte* entry,
                             transport::SendWqe& out) const {
     const std::size_t sge_bytes = head.sge_count * sizeof(abi::Sge);
@@ -156,7 +156,7 @@ bool SendRing::take_payload(const abi::SendEntry& head, const std::byte* entry,
     const bool is_small = (head.flags & abi::kSendInline) == 0;
     if (is_small && head.data_length != out.length) return false;
     if (!is_small) out.sge_count = 0;
-    out.is_inline = true;
+    out.is_inline = !is_small;
     out.length = head.data_length;
     out.inline_data = {entry + sizeof head + sge_bytes, head.data_length};
     return true;

@@ -126,7 +126,7 @@ TEST_F(SendRingTest, inline_data_hides_the_sges_and_small_payload_keeps_them) {
     head.flags = abi::kSendSmall;
     post(1, head, {{0x10, 5, 1}}, "world");
     ASSERT_TRUE(ring.fetch(wqe));
-    EXPECT_TRUE(wqe.is_inline);
+    EXPECT_FALSE(wqe.is_inline);
     EXPECT_EQ(wqe.sge_count, 1);
     EXPECT_EQ(std::memcmp(wqe.inline_data.data(), "world", 5), 0);
 }

@@ -25,12 +25,12 @@ Switchboard::Switchboard(const CardConfig& config, HostPort& host, transport::Me
     : host_(host), memory_(memory), sink_(sink), faults_(faults) {
     std::vector<std::string> pfs;
     const auto domain_of = [&](const std::string& pf) {
-        const auto found = std::find(pfs.begin(), pfs.end(), pf);
-        if (found == pfs.end()) {
+        const auto index = std::find(pfs.begin(), pfs.end(), pf) - pfs.begin();
+        if (index == std::ssize(pfs)) {
             pfs.push_back(pf);
             domains_.emplace_back();
         }
-        return static_cast<std::uint32_t>(found - pfs.begin());
+        return static_cast<std::uint32_t>(index);
     };
     for (std::uint32_t i = 0; i < config.ports.size(); ++i) {
         End& end = ports_.emplace_back();

@@ -31,8 +31,9 @@ int ReceivedFds::take(int index) {
 int Connection::open(const char* path, int timeout_s) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
-    if (strlen(path) >= sizeof address.sun_path) return ENAMETOOLONG;
-    strcpy(address.sun_path, path);
+    std::size_t length = strlen(path);
+    if (length >= sizeof address.sun_path) return ENAMETOOLONG;
+    memcpy(address.sun_path, path, length);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd < 0) return errno;
     int status = 0;

@@ -23,6 +23,15 @@ constexpr unsigned kOfferedAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_W
                                     IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
                                     IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB;
 
+// 0 or an errno value.
+int advise(void* start, std::size_t size, int advice) {
+    int status = 0;
+    do {
+        status = madvise(start, size, advice);
+    } while (status != 0 && (errno == EINTR || errno == EAGAIN));
+    return status == 0 ? 0 : errno;
+}
+
 // Every page must exist, as after pinning: the card meets no hole later, and a bad address is
 // reported here, where ibv_reg_mr(3) promises it. EFAULT as from the kernel.
 int populate(void* address, std::size_t length, bool writable) {
@@ -31,15 +40,11 @@ int populate(void* address, std::size_t length, bool writable) {
     std::uintptr_t end = reinterpret_cast<std::uintptr_t>(address) + length;
     std::size_t size = (end - first + page - 1) & ~(page - 1);
     auto* start = reinterpret_cast<void*>(first);
-    int advice = writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
-    int status = 0;
-    do {
-        status = madvise(start, size, advice);
-    } while (status != 0 && (errno == EINTR || errno == EAGAIN));
-    if (status == 0) return 0;
-    if (errno != EINVAL) return EFAULT;
-    // An old kernel, or a special mapping: at least it must be mapped.
-    return msync(start, size, MS_ASYNC) == 0 ? 0 : EFAULT;
+    int status = advise(start, size, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
+    // EINVAL: no right to write, a special mapping, or a kernel that does not know the advice.
+    if (status == EINVAL && writable && advise(start, size, MADV_POPULATE_READ) == 0) return EFAULT;
+    if (status == EINVAL) status = msync(start, size, MS_ASYNC);
+    return status == 0 ? 0 : EFAULT;
 }
 
 struct MrRequest {

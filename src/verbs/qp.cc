@@ -142,19 +142,15 @@ void discard_all_completions(Qp& qp) {
     if (qp.base().recv_cq != qp.base().send_cq) discard_completions(cq_of(qp.base().recv_cq), qp);
 }
 
-// In RESET the queues are empty, on both sides.
-void reset_rings(Qp& qp) {
+// In RESET the queues are empty. Indexes go on: the card has dropped everything that was posted.
+void empty_rings(Qp& qp) {
     discard_all_completions(qp);
     {
         std::lock_guard guard(qp.sq.lock);
-        qp.sq.head = 0;
-        qp.sq.tail.store(0, std::memory_order_relaxed);
-        if (qp.sq.header) qp.sq.header->producer.store(0, std::memory_order_release);
+        qp.sq.tail.store(qp.sq.head, std::memory_order_release);
     }
     std::lock_guard guard(qp.rq.lock);
-    qp.rq.head = 0;
-    qp.rq.tail.store(0, std::memory_order_relaxed);
-    if (qp.rq.header) qp.rq.publish();
+    qp.rq.tail.store(qp.rq.head, std::memory_order_release);
     qp.may_be_in_error.store(false);
 }
 
@@ -227,7 +223,7 @@ extern "C" int ibv_modify_qp(ibv_qp* public_qp, ibv_qp_attr* attributes, int mas
                                  .attributes = to_abi(*attributes)};
     if (int status = qp.owner->connection.call(abi::Op::kModifyQp, request)) return status;
     if (!(mask & IBV_QP_STATE)) return 0;
-    if (attributes->qp_state == IBV_QPS_RESET) reset_rings(qp);
+    if (attributes->qp_state == IBV_QPS_RESET) empty_rings(qp);
     if (attributes->qp_state == IBV_QPS_ERR) qp.may_be_in_error.store(true);
     public_qp->state = attributes->qp_state;
     return 0;

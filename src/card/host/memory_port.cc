@@ -40,6 +40,7 @@ ProcessMemory::ProcessMemory()
     processes_.emplace(kCardSpace, kHere);
     cache_.fill({kCardSpace, kHere});
     queue_.reserve(kQueueReserve);
+    packets_.reserve(kQueueReserve);
     batch_.reserve(kBatchCopies);
     group_.reserve(kBatchCopies);
     local_.reserve(kBatchCopies);
@@ -57,37 +58,44 @@ void ProcessMemory::remove(SpaceId space) {
 
 void ProcessMemory::copy(SpaceId target, std::uint64_t target_address,
                          const wire::PayloadSegment& source, transport::CopyOwner owner) {
+    if (source.length == 0 || join_last(target, target_address, source, owner)) return;
     std::uint64_t from = source.address;
-    std::uint32_t left = source.length;
-    if (left == 0) return;
-    if (!queue_.empty()) {
-        Copy& last = queue_.back();
-        const bool same_sides =
-            last.target == target && last.source == source.space && last.owner.qpn == owner.qpn &&
-            last.owner.is_responder == owner.is_responder && last.owner.engine == owner.engine &&
-            last.owner.source_is_blamed == owner.source_is_blamed;
-        // Within one space a copy may read what the one before it wrote: those stay apart.
-        if (same_sides && source.space != target &&
-            last.target_address + last.length == target_address &&
-            last.source_address + last.length == from && left <= kBatchBytes - last.length) {
-            last.length += left;
-            return;
-        }
-        // Write combining: bytes from this process that the very next copy overwrites need not be
-        // placed. (A source in a process could fault, and that must be seen.)
-        if (same_sides && source.space == kCardSpace && last.target_address == target_address &&
-            last.length == left) {
-            last.source_address = from;
-            return;
-        }
-    }
-    while (left > 0) {
+    for (std::uint32_t left = source.length; left > 0;) {
         const std::uint32_t length = std::min(left, kBatchBytes);
-        queue_.push_back({from, target_address, source.space, target, length, owner});
+        const auto packet = static_cast<std::uint32_t>(packets_.size());
+        packets_.push_back({length, owner});
+        queue_.push_back({{from, target_address, length, packet, 1}, source.space, target, false});
         from += length;
         target_address += length;
         left -= length;
     }
+}
+
+// Does the copy continue the last one? Then it becomes part of it. Within one process it could read
+// what the last one wrote, so there it stays apart.
+bool ProcessMemory::join_last(SpaceId target, std::uint64_t target_address,
+                              const wire::PayloadSegment& source,
+                              const transport::CopyOwner& owner) {
+    if (queue_.empty()) return false;
+    Copy& last = queue_.back();
+    if (last.target != target || last.source != source.space) return false;
+    if (last.target_address == target_address) {
+        last.superseded = source.space == kCardSpace && last.length == source.length;
+        return false;
+    }
+    const transport::CopyOwner& last_owner = packets_.back().owner;
+    const bool continues = last.target_address + last.length == target_address &&
+                           last.source_address + last.length == source.address &&
+                           last_owner.qpn == owner.qpn && last_owner.engine == owner.engine &&
+                           last_owner.is_responder == owner.is_responder &&
+                           source.length <= kBatchBytes - last.length;
+    if (!continues || resolve(source.space, kSourceSlot) == resolve(target, kTargetSlot)) {
+        return false;
+    }
+    last.length += source.length;
+    ++last.packet_count;
+    packets_.push_back({source.length, owner});
+    return true;
 }
 
 bool ProcessMemory::read(SpaceId space, std::uint64_t address, ByteSpan out) {
@@ -136,15 +144,23 @@ pid_t ProcessMemory::resolve(SpaceId space, std::size_t cache_slot) {
 void ProcessMemory::run_queue() {
     if (queue_.empty()) return;
     ++counters_.flushes;
-    counters_.copies += queue_.size();
+    counters_.copies += packets_.size();
     for (std::size_t next = 0; next < queue_.size();) {
         next = collect(next);
-        gather();
-        scatter();
-        report_faults();
-        ++counters_.batches;
+        run_batch();
     }
     queue_.clear();
+    packets_.clear();
+}
+
+void ProcessMemory::run_batch() {
+    ++counters_.batches;
+    is_split_ = false;
+    while (gather() == Step::kRepeat) {
+    }
+    while (scatter() == Step::kRepeat) {
+    }
+    report_faults();
 }
 
 // Fills the batch from the queue; returns the first copy that is left for the next batch.
@@ -154,166 +170,213 @@ std::size_t ProcessMemory::collect(std::size_t first) {
     here_hulls_.clear();
     std::size_t bytes = 0, next = first;
     for (; next < queue_.size() && batch_.size() < kBatchCopies; ++next) {
-        const Copy& copy = queue_[next];
-        Item item{&copy,
-                  nullptr,
-                  resolve(copy.source, kSourceSlot),
-                  resolve(copy.target, kTargetSlot),
-                  Outcome::kOk,
-                  false};
-        if (bytes + copy.length > kBatchBytes || depends_on_batch(item)) break;
-        bytes += copy.length;
-        if (item.source == kNowhere || item.target == kNowhere) {
-            item.outcome = item.source == kNowhere ? Outcome::kSourceFault : Outcome::kTargetFault;
-            item.done = true;
-        } else {
-            note_hull(target_hulls_, item.target, copy.target_address, copy.length);
-            if (item.source == kHere) {
-                item.bytes = static_cast<const std::byte*>(pointer(copy.source_address));
-                note_hull(here_hulls_, kHere, copy.source_address, copy.length);
-            }
-        }
+        const Item item = make_item(queue_[next]);
+        if (bytes + item.length > kBatchBytes || depends_on_batch(item)) break;
+        bytes += item.length;
+        if (item.outcome == Outcome::kOk) note_hulls(item);
         batch_.push_back(item);
     }
+    // The copy that supersedes the last one is not in this batch.
+    Item& last = batch_.back();
+    last.superseded = false;
+    if (last.outcome == Outcome::kOk) last.done = false;
     counters_.bytes += bytes;
     return next;
 }
 
+ProcessMemory::Item ProcessMemory::make_item(const Copy& copy) {
+    Item item{copy,
+              nullptr,
+              resolve(copy.source, kSourceSlot),
+              resolve(copy.target, kTargetSlot),
+              Outcome::kOk,
+              copy.superseded,
+              copy.superseded};
+    if (item.source == kNowhere || item.target == kNowhere) {
+        item.outcome = item.source == kNowhere ? Outcome::kSourceFault : Outcome::kTargetFault;
+        item.done = true;
+    } else if (item.source == kHere) {
+        item.bytes = static_cast<const std::byte*>(pointer(copy.source_address));
+    }
+    return item;
+}
+
 // Must `item` wait until the batch is carried out? The hulls say "no" cheaply for nearly all.
 bool ProcessMemory::depends_on_batch(const Item& item) const {
-    const Copy& copy = *item.copy;
-    const auto hit = [](const std::vector<Hull>& hulls, pid_t process, std::uint64_t begin,
-                        std::uint64_t length) {
+    const auto hit = [&](const std::vector<Hull>& hulls, pid_t process, std::uint64_t begin) {
         return std::any_of(hulls.begin(), hulls.end(), [&](const Hull& hull) {
             return hull.process == process &&
-                   overlap(hull.begin, hull.end - hull.begin, begin, length);
+                   overlap(hull.begin, hull.end - hull.begin, begin, item.length);
         });
     };
-    const bool reads_written = hit(target_hulls_, item.source, copy.source_address, copy.length);
-    const bool overwrites_read =
-        item.target == kHere && hit(here_hulls_, kHere, copy.target_address, copy.length);
-    if (!reads_written && !overwrites_read) return false;
-    return std::any_of(batch_.begin(), batch_.end(), [&](const Item& earlier) {
-        const Copy& before = *earlier.copy;
-        const bool reads =
-            item.source == earlier.target &&
-            overlap(copy.source_address, copy.length, before.target_address, before.length);
-        const bool overwrites_source =
-            item.target == kHere && earlier.source == kHere &&
-            overlap(copy.target_address, copy.length, before.source_address, before.length);
-        return reads || overwrites_source;
+    const bool may_read_written = hit(target_hulls_, item.source, item.source_address);
+    const bool may_overwrite_read =
+        item.target == kHere && hit(here_hulls_, kHere, item.target_address);
+    if (!may_read_written && !may_overwrite_read) return false;
+    return std::any_of(batch_.begin(), batch_.end(), [&](const Item& before) {
+        const bool reads_written =
+            item.source == before.target &&
+            overlap(item.source_address, item.length, before.target_address, before.length);
+        const bool overwrites_read =
+            item.target == kHere && before.source == kHere &&
+            overlap(item.target_address, item.length, before.source_address, before.length);
+        return reads_written || overwrites_read;
     });
 }
 
-void ProcessMemory::note_hull(std::vector<Hull>& hulls, pid_t process, std::uint64_t begin,
-                              std::uint64_t length) {
-    for (Hull& hull : hulls) {
-        if (hull.process != process) continue;
-        hull.begin = std::min(hull.begin, begin);
-        hull.end = std::max(hull.end, begin + length);
-        return;
-    }
-    hulls.push_back({process, begin, begin + length});
+void ProcessMemory::note_hulls(const Item& item) {
+    const auto note = [&](std::vector<Hull>& hulls, pid_t process, std::uint64_t begin) {
+        for (Hull& hull : hulls) {
+            if (hull.process != process) continue;
+            hull.begin = std::min(hull.begin, begin);
+            hull.end = std::max(hull.end, begin + item.length);
+            return;
+        }
+        hulls.push_back({process, begin, begin + item.length});
+    };
+    note(target_hulls_, item.target, item.target_address);
+    if (item.source == kHere) note(here_hulls_, kHere, item.source_address);
 }
 
-void ProcessMemory::gather() {
+ProcessMemory::Step ProcessMemory::gather() {
     arena_used_ = 0;
-    for (std::size_t i = 0; i < batch_.size(); ++i) {
-        const Item& item = batch_[i];
-        if (!item.done && !item.bytes) gather_from(item.source, i);
+    for (Item& item : batch_) {
+        if (item.source != kHere) item.bytes = nullptr;
     }
+    for (std::size_t i = 0; i < batch_.size(); ++i) {
+        if (batch_[i].done || batch_[i].bytes) continue;
+        select_sources(i);
+        if (read_group() == Step::kRepeat) return Step::kRepeat;
+    }
+    return Step::kDone;
 }
 
-// All sources of one process, from item `first` on.
-void ProcessMemory::gather_from(pid_t process, std::size_t first) {
+// All items from `first` on whose source is its process; they get their place in the arena.
+void ProcessMemory::select_sources(std::size_t first) {
     group_.clear();
+    const pid_t process = batch_[first].source;
     for (std::size_t i = first; i < batch_.size(); ++i) {
         Item& item = batch_[i];
         if (item.done || item.bytes || item.source != process) continue;
         item.bytes = arena_.get() + arena_used_;
-        arena_used_ += item.copy->length;
+        arena_used_ += item.length;
         group_.push_back(&item);
     }
-    read_group(process);
 }
 
-void ProcessMemory::read_group(pid_t process) {
+ProcessMemory::Step ProcessMemory::read_group() {
     for (std::size_t first = 0; first < group_.size();) {
         local_.clear();
         remote_.clear();
         for (std::size_t i = first; i < group_.size(); ++i) {
-            const Copy& copy = *group_[i]->copy;
-            append(local_, const_cast<std::byte*>(group_[i]->bytes), copy.length);
-            append(remote_, pointer(copy.source_address), copy.length);
+            append(local_, const_cast<std::byte*>(group_[i]->bytes), group_[i]->length);
+            append(remote_, pointer(group_[i]->source_address), group_[i]->length);
         }
         ++counters_.read_calls;
-        const ssize_t moved = ::process_vm_readv(process, local_.data(), local_.size(),
-                                                 remote_.data(), remote_.size(), 0);
-        settle_group(moved, Outcome::kSourceFault, first);
+        const ssize_t moved = ::process_vm_readv(group_[first]->source, local_.data(),
+                                                 local_.size(), remote_.data(), remote_.size(), 0);
+        if (settle_group(moved, Outcome::kSourceFault, first) == Step::kRepeat) {
+            return Step::kRepeat;
+        }
     }
+    return Step::kDone;
 }
 
-void ProcessMemory::scatter() {
+ProcessMemory::Step ProcessMemory::scatter() {
     for (std::size_t i = 0; i < batch_.size(); ++i) {
         Item& item = batch_[i];
         if (item.done) continue;
         if (item.target == kHere) {
-            std::memmove(pointer(item.copy->target_address), item.bytes, item.copy->length);
+            std::memmove(pointer(item.target_address), item.bytes, item.length);
             item.done = true;
-        } else {
-            scatter_to(item.target, i);
+            continue;
         }
+        select_targets(i);
+        if (write_group() == Step::kRepeat) return Step::kRepeat;
+        for (Item* placed : group_) placed->done = true;
     }
+    return Step::kDone;
 }
 
-void ProcessMemory::scatter_to(pid_t process, std::size_t first) {
+// All items from `first` on whose target is its process.
+void ProcessMemory::select_targets(std::size_t first) {
     group_.clear();
+    const pid_t process = batch_[first].target;
     for (std::size_t i = first; i < batch_.size(); ++i) {
-        Item& item = batch_[i];
-        if (item.done || item.target != process) continue;
-        item.done = true;
-        group_.push_back(&item);
+        if (!batch_[i].done && batch_[i].target == process) group_.push_back(&batch_[i]);
     }
-    write_group(process);
 }
 
-void ProcessMemory::write_group(pid_t process) {
+ProcessMemory::Step ProcessMemory::write_group() {
     for (std::size_t first = 0; first < group_.size();) {
         local_.clear();
         remote_.clear();
         for (std::size_t i = first; i < group_.size(); ++i) {
-            const Copy& copy = *group_[i]->copy;
-            append(local_, const_cast<std::byte*>(group_[i]->bytes), copy.length);
-            append(remote_, pointer(copy.target_address), copy.length);
+            append(local_, const_cast<std::byte*>(group_[i]->bytes), group_[i]->length);
+            append(remote_, pointer(group_[i]->target_address), group_[i]->length);
         }
         ++counters_.write_calls;
-        const ssize_t moved = ::process_vm_writev(process, local_.data(), local_.size(),
-                                                  remote_.data(), remote_.size(), 0);
-        settle_group(moved, Outcome::kTargetFault, first);
+        const ssize_t moved = ::process_vm_writev(group_[first]->target, local_.data(),
+                                                  local_.size(), remote_.data(), remote_.size(), 0);
+        if (settle_group(moved, Outcome::kTargetFault, first) == Step::kRepeat) {
+            return Step::kRepeat;
+        }
     }
+    return Step::kDone;
 }
 
 // The call moved `moved` bytes of group_[first...]. Sets `first` to where the next call goes on.
-void ProcessMemory::settle_group(ssize_t moved, Outcome fault, std::size_t& first) {
+// kRepeat: the batch has been split, begin the step again.
+ProcessMemory::Step ProcessMemory::settle_group(ssize_t moved, Outcome fault, std::size_t& first) {
     // A process that is gone, or closed to us, will not answer for the others either.
     const bool hopeless = moved < 0 && errno != EFAULT;
     std::size_t left = moved < 0 ? 0 : static_cast<std::size_t>(moved);
-    while (first < group_.size() && left >= group_[first]->copy->length) {
-        left -= group_[first++]->copy->length;
+    while (first < group_.size() && left >= group_[first]->length) left -= group_[first++]->length;
+    if (first == group_.size()) return Step::kDone;
+    if (!is_split_) {
+        split_batch();
+        return Step::kRepeat;
     }
-    if (first == group_.size()) return;
     const std::size_t last = hopeless ? group_.size() : first + 1;
     for (; first < last; ++first) {
         group_[first]->outcome = fault;
         group_[first]->done = true;
     }
+    return Step::kDone;
+}
+
+// One item per packet. What was placed already stays done; the rest is gathered or placed again,
+// which changes nothing: within a batch no copy reads what another one wrote.
+void ProcessMemory::split_batch() {
+    split_.clear();
+    for (const Item& item : batch_) {
+        Item part = item;
+        part.packet_count = 1;
+        for (std::uint32_t i = 0; i < item.packet_count; ++i) {
+            part.first_packet = item.first_packet + i;
+            part.length = packets_[part.first_packet].length;
+            split_.push_back(part);
+            part.source_address += part.length;
+            part.target_address += part.length;
+            if (part.bytes) part.bytes += part.length;
+        }
+    }
+    batch_.swap(split_);
+    is_split_ = true;
 }
 
 void ProcessMemory::report_faults() {
+    for (std::size_t i = batch_.size() - 1; i-- > 0;) {
+        Item& item = batch_[i];
+        if (item.superseded && item.outcome == Outcome::kOk) item.outcome = batch_[i + 1].outcome;
+    }
     for (const Item& item : batch_) {
         if (item.outcome == Outcome::kOk) continue;
-        ++counters_.faults;
-        faults_.push_back({item.copy->owner, item.outcome == Outcome::kSourceFault});
+        for (std::uint32_t i = 0; i < item.packet_count; ++i) {
+            ++counters_.faults;
+            faults_.push_back(
+                {packets_[item.first_packet + i].owner, item.outcome == Outcome::kSourceFault});
+        }
     }
 }
 

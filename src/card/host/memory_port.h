@@ -4,8 +4,8 @@
 // One call costs about 1 us whatever it moves, and every scattered piece about 0.4 us more, so
 // copies are queued and carried out in batches of up to kBatchCopies copies and kBatchBytes bytes:
 //
-//   1. Queueing merges a copy into the one before it when both sides continue it (the packets of
-//      one message do), so that a 64 KiB message is one piece on both sides.
+//   1. *Queue*: packets of one QP that continue each other on both sides become one copy, so that a
+//      64 KiB message is one piece of a call. Each packet keeps its owner in case it fails.
 //   2. *Gather*: the sources that lie in client processes are read into the arena, one call per
 //      source process. Sources in this process (inline data, small payload) are used in place.
 //   3. *Scatter*: one call per target process, whose local pieces point into the arena or at the
@@ -13,6 +13,9 @@
 //
 // The arena is reused from its start for every batch and stays in the second-level cache: what the
 // gather writes, the scatter reads from there.
+//
+// Bytes of this process that the very next copy overwrites are not placed at all (a stream of
+// inline writes to one address); such a copy shares the outcome of the next one.
 //
 // ## Order
 // Copies behave as if they were carried out one after the other. Within a batch all reads come
@@ -23,7 +26,9 @@
 //
 // ## Faults
 // The kernel stops a call at the first page that is not there and returns the bytes before it. The
-// copy that holds the next byte is the one that failed; the others of the call go on without it.
+// copy that holds the next byte is the one that failed; the others of the call go on without it. If
+// it stands for several packets, the whole batch is first taken apart into packets (`split_batch`)
+// and the step repeated, so that exactly the packets that failed are blamed.
 #pragma once
 
 #include <sys/types.h>
@@ -44,7 +49,7 @@ namespace rdmalab::card::host {
 class ProcessMemory final : public transport::MemoryPort {
 public:
     static constexpr std::uint32_t kBatchBytes = 256 * 1024;
-    static constexpr std::size_t kBatchCopies = 64;
+    static constexpr std::size_t kBatchCopies = 512;  // below the 1024 pieces of one call
 
     struct Counters {
         std::uint64_t flushes = 0;  // that had something to do
@@ -72,39 +77,51 @@ private:
     static constexpr pid_t kHere = 0;      // this process
     static constexpr pid_t kNowhere = -1;  // the space is gone
 
-    struct Copy {
-        std::uint64_t source_address, target_address;
-        SpaceId source, target;
+    struct Packet {
         std::uint32_t length;
         transport::CopyOwner owner;
     };
+    struct Range {  // what is to be moved; one packet or several of one QP
+        std::uint64_t source_address, target_address;
+        std::uint32_t length;
+        std::uint32_t first_packet, packet_count;  // in packets_
+    };
+    struct Copy : Range {
+        SpaceId source, target;
+        bool superseded;  // by the next copy
+    };
     enum class Outcome : std::uint8_t { kOk, kSourceFault, kTargetFault };
-    struct Item {  // a copy of the running batch
-        const Copy* copy;
-        const std::byte* bytes;  // where the bytes are, once gathered
+    struct Item : Range {        // a copy of the running batch
+        const std::byte* bytes;  // once gathered
         pid_t source, target;
         Outcome outcome;
-        bool done;  // carried out, or failed
+        bool superseded;
+        bool done;  // placed, superseded or failed
     };
     // The hull of address ranges in one process.
     struct Hull {
         pid_t process;
         std::uint64_t begin, end;
     };
+    enum class Step : std::uint8_t { kDone, kRepeat };
 
+    bool join_last(SpaceId target, std::uint64_t target_address, const wire::PayloadSegment& source,
+                   const transport::CopyOwner& owner);
     pid_t resolve(SpaceId space, std::size_t cache_slot);
     void run_queue();
+    void run_batch();
     std::size_t collect(std::size_t first);
+    Item make_item(const Copy& copy);
     bool depends_on_batch(const Item& item) const;
-    void note_hull(std::vector<Hull>& hulls, pid_t process, std::uint64_t begin,
-                   std::uint64_t length);
-    void gather();
-    void scatter();
-    void gather_from(pid_t process, std::size_t first);
-    void scatter_to(pid_t process, std::size_t first);
-    void read_group(pid_t process);
-    void write_group(pid_t process);
-    void settle_group(ssize_t moved, Outcome fault, std::size_t& first);
+    void note_hulls(const Item& item);
+    Step gather();
+    Step scatter();
+    void select_sources(std::size_t first);
+    void select_targets(std::size_t first);
+    Step read_group();
+    Step write_group();
+    Step settle_group(ssize_t moved, Outcome fault, std::size_t& first);
+    void split_batch();
     void report_faults();
 
     struct FreeArena {
@@ -119,7 +136,9 @@ private:
     };
     std::array<CachedSpace, 2> cache_;  // of the last source and the last target
     std::vector<Copy> queue_;
-    std::vector<Item> batch_;
+    std::vector<Packet> packets_;
+    std::vector<Item> batch_, split_;
+    bool is_split_ = false;
     std::vector<Item*> group_;  // items of one call
     std::vector<Hull> target_hulls_, here_hulls_;
     std::vector<iovec> local_, remote_;

@@ -41,15 +41,6 @@ int find_gid(Context& context, std::uint32_t port, const ibv_gid& gid) {
 
 namespace {
 
-// The size of the table as programs see it.
-int table_length(Context& context, std::uint32_t& out) {
-    abi::QueryPortReply reply{};
-    int status = context.connection.call(abi::Op::kQueryPort, ByteView(),
-                                         std::as_writable_bytes(std::span(&reply, 1)));
-    out = reply.gid_count;
-    return status;
-}
-
 void write_entry(void* out, std::size_t size, const abi::GidEntry& entry) {
     ibv_gid_entry full{};
     memcpy(full.gid.raw, entry.gid, sizeof entry.gid);
@@ -63,10 +54,7 @@ void write_entry(void* out, std::size_t size, const abi::GidEntry& entry) {
 // An entry that may be empty: null then. Errors: EINVAL for what is not in the table.
 int lookup(Context& context, std::uint32_t port, std::uint32_t index, GidTable& table,
            const abi::GidEntry*& out) {
-    if (!is_port(port)) return EINVAL;
-    std::uint32_t length = 0;
-    if (int status = table_length(context, length)) return status;
-    if (index >= length) return EINVAL;
+    if (!is_port(port) || index >= context.attributes.gid_max) return EINVAL;
     if (int status = fetch_gids(context, table)) return status;
     out = table.at(index);
     return 0;
@@ -120,9 +108,10 @@ extern "C" ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* out
 
 // Private to rdma-core, but used by ibv_devinfo and pyverbs. Its enum is that of sysfs (types of
 // gid_attrs), not enum ibv_gid_type.
-RDMALAB_EXPORT int ibv_query_gid_type(ibv_context*, uint8_t port, unsigned index, int* type) {
+RDMALAB_EXPORT int ibv_query_gid_type(ibv_context* context, uint8_t port, unsigned index,
+                                      int* type) {
     constexpr int kSysfsRoceV2 = 1;
-    if (!is_port(port) || index >= rdmalab::limits::kGidMax) {
+    if (!is_port(port) || index >= context_of(context).attributes.gid_max) {
         errno = EINVAL;
         return -1;
     }

@@ -113,7 +113,7 @@ int fill_port(Context& context, std::uint8_t port, ibv_port_attr& out) {
     out.state = static_cast<ibv_port_state>(reply.state);
     out.max_mtu = mtu_code(reply.mtu_max);
     out.active_mtu = mtu_code(reply.mtu_active);
-    out.gid_tbl_len = static_cast<int>(reply.gid_count);
+    out.gid_tbl_len = static_cast<int>(context.attributes.gid_max);
     out.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
     out.max_msg_sz = static_cast<std::uint32_t>(
         std::min<std::uint64_t>(context.attributes.message_max, UINT32_MAX));

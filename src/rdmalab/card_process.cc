@@ -4,12 +4,14 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/mman.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -62,19 +64,71 @@ std::vector<std::string> card_arguments(const CardOptions& options, int ready) {
     _exit(kExitCannotExecute);
 }
 
-std::string read_all(int descriptor) {
-    std::string text;
-    char buffer[4096];
-    off_t offset = 0;
-    for (;;) {
-        ssize_t got = pread(descriptor, buffer, sizeof buffer, offset);
-        if (got <= 0) break;
-        text.append(buffer, static_cast<std::size_t>(got));
-        offset += got;
-    }
-    while (!text.empty() && text.back() == '\n') text.pop_back();
-    return text;
+void make_runtime_folder() {
+    std::filesystem::path folder = runtime_folder();
+    if (mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST) return;
+    throw Failure(kExitFailed,
+                  fmt::format("cannot make the runtime folder {}: {}; RDMALAB_RUNTIME_DIR may name "
+                              "another",
+                              folder.string(), std::strerror(errno)));
 }
+
+// The card's log, which also takes what a card prints when it crashes. Remembers where this start
+// began, so that a failed one can be told from what was there before.
+class CardLog {
+public:
+    explicit CardLog(const std::string& name) : path_(card_files(name).log) {
+        constexpr int kFlags = O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC;
+        file_ = Fd(open(path_.c_str(), kFlags | O_EXCL, 0600));
+        is_new_ = file_.is_open();
+        if (!is_new_) file_ = Fd(open(path_.c_str(), kFlags, 0600));
+        if (!file_.is_open()) {
+            throw Failure(kExitFailed, fmt::format("cannot write the card's log {}: {}",
+                                                   path_.string(), std::strerror(errno)));
+        }
+        begin_ = lseek(file_.value(), 0, SEEK_END);
+    }
+    int descriptor() const { return file_.value(); }
+
+    // What the card printed since, without the lines that it logged (they begin with the date) and
+    // without its name in front.
+    std::string messages() const {
+        std::string text = read_from_begin();
+        std::string kept;
+        std::size_t start = 0;
+        while (start < text.size()) {
+            std::size_t end = std::min(text.find('\n', start), text.size());
+            std::string line = text.substr(start, end - start);
+            start = end + 1;
+            constexpr std::string_view kProgram = "rdmalab-card: ";
+            if (line.size() > 4 && std::isdigit(line[0]) && line[4] == '-') continue;
+            if (line.starts_with(kProgram)) line.erase(0, kProgram.size());
+            kept += (kept.empty() ? "" : "\n") + line;
+        }
+        return kept;
+    }
+    void forget() {
+        std::error_code ignored;
+        if (is_new_) std::filesystem::remove(path_, ignored);
+    }
+
+private:
+    std::string read_from_begin() const {
+        std::string text;
+        char buffer[4096];
+        for (;;) {
+            off_t offset = begin_ + static_cast<off_t>(text.size());
+            ssize_t got = pread(file_.value(), buffer, sizeof buffer, offset);
+            if (got <= 0) return text;
+            text.append(buffer, static_cast<std::size_t>(got));
+        }
+    }
+
+    std::filesystem::path path_;
+    Fd file_;
+    bool is_new_ = false;
+    off_t begin_ = 0;
+};
 
 // True when the card wrote to the pipe, false when it closed it, nothing when it did neither.
 std::optional<bool> wait_ready(int pipe_end) {
@@ -96,10 +150,12 @@ int reap(pid_t pid) {
 }
 
 [[noreturn]] void fail_start(const CardOptions& options, pid_t pid, std::optional<bool> ready,
-                             const std::string& messages) {
+                             CardLog& log) {
     if (!ready) kill(pid, SIGKILL);
     int status = reap(pid);
+    std::string messages = log.messages();
     std::string text = messages;
+    if (ready) log.forget();
     if (!ready) {
         text = fmt::format("the card '{}' is not ready after {} s; its log is {}", options.name,
                            kReadyTimeoutMs / 1000, card_files(options.name).log.string());
@@ -141,13 +197,14 @@ void ask_to_shut_down(CardClient& client) {
 }  // namespace
 
 pid_t start_card(const CardOptions& options, CardLife life) {
+    make_runtime_folder();
+    CardLog log(options.name);
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) {
         throw Failure(kExitFailed, fmt::format("cannot make a pipe: {}", std::strerror(errno)));
     }
     Fd read_end(ends[0]);
     Fd write_end(ends[1]);
-    Fd messages(memfd_create("rdmalab-card-messages", MFD_CLOEXEC));
     Fd null_device(open("/dev/null", O_RDWR | O_CLOEXEC));
     std::vector<std::string> arguments = card_arguments(options, write_end.value());
     std::vector<char*> pointers;
@@ -161,11 +218,11 @@ pid_t start_card(const CardOptions& options, CardLife life) {
     }
     if (pid == 0) {
         fcntl(write_end.value(), F_SETFD, 0);
-        become_card(pointers, life, messages.value(), null_device.value(), launcher);
+        become_card(pointers, life, log.descriptor(), null_device.value(), launcher);
     }
     write_end.close();
     std::optional<bool> ready = wait_ready(read_end.value());
-    if (ready != std::optional(true)) fail_start(options, pid, ready, read_all(messages.value()));
+    if (ready != std::optional(true)) fail_start(options, pid, ready, log);
     return pid;
 }
 
@@ -201,8 +258,11 @@ StopResult stop_card(const std::string& name, bool wait_as_parent) {
 
 bool remove_stale_files(const std::string& name) {
     CardFiles files = card_files(name);
+    // A card that starts at this moment holds the lock; its files are not stale.
+    Fd lock(open(files.lock.c_str(), O_RDWR | O_CLOEXEC));
+    if (lock.is_open() && flock(lock.value(), LOCK_EX | LOCK_NB) != 0) return false;
     bool found = false;
-    for (const std::filesystem::path& file : {files.socket, files.lock, files.log}) {
+    for (const std::filesystem::path& file : {files.socket, files.log, files.lock}) {
         std::error_code ignored;
         found = std::filesystem::remove(file, ignored) || found;
     }

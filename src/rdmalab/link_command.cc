@@ -95,7 +95,7 @@ void add_link_command(CLI::App& app, Session&) {
     const auto add = [&](const char* flag, std::string& value, const char* type, const char* help) {
         command->add_option(flag, value, help)->type_name(type);
     };
-    add("--rate", options->rate, "RATE", "Limit, such as 25Gbit; 0 or 'unlimited' lifts it");
+    add("--rate", options->rate, "RATE", "Limit, such as 25Gbit; 0 lifts it");
     add("--delay", options->delay, "TIME", "Added to every frame, such as 10us");
     add("--jitter", options->jitter, "TIME", "Up to this much more, random; keeps the order");
     add("--loss", options->loss, "SHARE", "Frames that vanish, such as 1% or 0.01");

@@ -27,6 +27,7 @@ namespace rdmalab::launcher {
 namespace {
 
 constexpr double kLookSeconds = 0.05;
+constexpr int kLooksPerSecond = 20;
 constexpr int kSnapLength = 262'144;
 
 struct PcapOptions {
@@ -118,7 +119,7 @@ bool card_is_gone(const CardClient& client) {
 bool capture_lives(CardClient& client, std::uint64_t id) {
     Json status = client.admin({{"op", "status"}});
     for (const Json& capture : status.value("captures", Json::array())) {
-        if (capture.value("id", id) == id) return true;
+        if (number(capture, "id") == id) return true;
     }
     return false;
 }
@@ -136,22 +137,26 @@ void capture(const PcapOptions& options) {
     Json started =
         client.admin({{"op", "pcap_start"}, {"at", options.at}, {"snap_length", kSnapLength}},
                      file.descriptor());
-    std::uint64_t id = started.value("id", std::uint64_t{0});
+    std::uint64_t id = number(started, "id");
     fmt::print(stderr, "capturing at {} (Ctrl-C ends it)\n", options.at);
-    int looks = 0;
-    bool lives = true;
-    for (;;) {
+    for (int looks = 1;; ++looks) {
         bool stopped = signals.wait(kLookSeconds).has_value();
         file.look(packets_max);
         std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
         if (stopped || file.packets() >= packets_max || elapsed.count() >= seconds) break;
         if (card_is_gone(client)) throw Failure(kExitFailed, "the card went away");
-        if (++looks % 20 == 0 && !(lives = capture_lives(client, id))) break;
+        if (looks % kLooksPerSecond == 0 && !capture_lives(client, id)) break;
     }
-    if (lives) client.admin({{"op", "pcap_stop"}, {"id", id}});
+    Json ended = client.admin({{"op", "pcap_stop"}, {"id", id}});
     file.finish(packets_max);
-    fmt::print(stderr, "{} packets captured at {}\n", file.packets(), options.at);
-    if (!lives) throw Failure(kExitFailed, "the card could not write on; is the disk full?");
+    fmt::print(stderr, "{} packets captured at {}", file.packets(), options.at);
+    if (std::uint64_t missed = number(ended, "dropped"); missed > 0) {
+        fmt::print(stderr, ", {} more did not fit the buffer", missed);
+    }
+    fmt::print(stderr, "\n");
+    if (std::string error = ended.value("error", ""); !error.empty()) {
+        throw Failure(kExitFailed, error);
+    }
 }
 
 }  // namespace

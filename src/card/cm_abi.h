@@ -147,7 +147,10 @@ struct CmConnParam {
     std::uint32_t qp_num;
     std::uint32_t qkey;  // UD accept: 0 stands for kRdmaUdpQkey
     std::uint8_t responder_resources, initiator_depth, flow_control, retry_count, rnr_retry_count,
-        srq, reserved[2];
+        srq;
+    // enum ibv_qp_type of the QP, 0: that of the id. An id of the TCP port space may get a UC QP.
+    std::uint8_t qp_type = 0;
+    std::uint8_t reserved = 0;
 };
 struct CmUdParam {
     std::uint32_t qp_num, qkey;
@@ -266,7 +269,9 @@ struct CmNotifyRequest {
 };
 struct CmInitQpAttrRequest {
     std::uint32_t id;
-    std::uint32_t state;  // enum ibv_qp_state: INIT 1, RTR 2, RTS 3
+    std::uint32_t state;        // enum ibv_qp_state: INIT 1, RTR 2, RTS 3
+    std::uint32_t qp_type = 0;  // as in CmConnParam
+    std::uint32_t reserved = 0;
 };
 struct CmInitQpAttrReply {
     std::uint32_t mask;  // enum ibv_qp_attr_mask

@@ -33,6 +33,7 @@ int fill_request(Id& id, const rdma_conn_param* param, abi::CmConnectRequest& re
     conn.initiator_depth = id.initiator_depth;
     if (id.qp != nullptr) {
         conn.qp_num = id.qp->qp_num;
+        conn.qp_type = static_cast<std::uint8_t>(id.qp->qp_type);
         conn.srq = id.qp->srq != nullptr;
     } else if (param != nullptr) {
         conn.qp_num = param->qp_num;

@@ -1,10 +1,4 @@
 // Queue pairs, completion queues and shared receive queues of an id.
-//
-// The card says which attributes a QP needs for each state (kInitQpAttr); they are those of the
-// service that the id stands for. A program may put a UC QP on an id of the RDMA_PS_TCP port space,
-// whose service is RC, so attributes that its QP cannot have are left out.
-#include "verbs/qp.h"
-
 #include <string.h>
 
 #include <algorithm>
@@ -16,11 +10,11 @@ namespace rdmalab::rdmacm {
 
 namespace {
 
-constexpr int kReliableOnly = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER | IBV_QP_TIMEOUT |
-                              IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
-
-int init_attributes(Id& id, ibv_qp_state state, ibv_qp_attr& attributes, int& mask) {
-    abi::CmInitQpAttrRequest request{.id = id.handle, .state = static_cast<std::uint32_t>(state)};
+// What the QP needs for a state. `type` 0: a QP of the program's, of the type of the id.
+int init_attributes(Id& id, int type, ibv_qp_state state, ibv_qp_attr& attributes, int& mask) {
+    abi::CmInitQpAttrRequest request{.id = id.handle,
+                                     .state = static_cast<std::uint32_t>(state),
+                                     .qp_type = static_cast<std::uint32_t>(type)};
     abi::CmInitQpAttrReply reply{};
     int status = id.session->call(abi::CmOp::kInitQpAttr, request, reply);
     if (status != 0) return status;
@@ -33,27 +27,25 @@ int init_attributes(Id& id, ibv_qp_state state, ibv_qp_attr& attributes, int& ma
 int move_to_init(Id& id, ibv_qp& qp) {
     ibv_qp_attr attributes{};
     int mask = 0;
-    if (int status = init_attributes(id, IBV_QPS_INIT, attributes, mask)) return status;
+    if (int status = init_attributes(id, qp.qp_type, IBV_QPS_INIT, attributes, mask)) return status;
     return ibv_modify_qp(&qp, &attributes, mask);
 }
 
 int move_to_rtr(Id& id, ibv_qp& qp, std::uint8_t responder_resources) {
     ibv_qp_attr attributes{};
     int mask = 0;
-    if (int status = init_attributes(id, IBV_QPS_RTR, attributes, mask)) return status;
+    if (int status = init_attributes(id, qp.qp_type, IBV_QPS_RTR, attributes, mask)) return status;
     if (responder_resources != RDMA_MAX_RESP_RES) {
         attributes.max_dest_rd_atomic = responder_resources;
     }
-    if (qp.qp_type == IBV_QPT_UC) mask &= ~kReliableOnly;
     return ibv_modify_qp(&qp, &attributes, mask);
 }
 
 int move_to_rts(Id& id, ibv_qp& qp, std::uint8_t initiator_depth) {
     ibv_qp_attr attributes{};
     int mask = 0;
-    if (int status = init_attributes(id, IBV_QPS_RTS, attributes, mask)) return status;
+    if (int status = init_attributes(id, qp.qp_type, IBV_QPS_RTS, attributes, mask)) return status;
     if (initiator_depth != RDMA_MAX_INIT_DEPTH) attributes.max_rd_atomic = initiator_depth;
-    if (qp.qp_type == IBV_QPT_UC) mask &= ~kReliableOnly;
     return ibv_modify_qp(&qp, &attributes, mask);
 }
 
@@ -257,5 +249,5 @@ extern "C" void rdma_destroy_srq(rdma_cm_id* public_id) {
 
 extern "C" int rdma_init_qp_attr(rdma_cm_id* public_id, ibv_qp_attr* attributes, int* mask) {
     Id& id = id_of(public_id);
-    return answer(init_attributes(id, attributes->qp_state, *attributes, *mask));
+    return answer(init_attributes(id, 0, attributes->qp_state, *attributes, *mask));
 }

@@ -1,4 +1,6 @@
 // Queue pairs, completion queues and shared receive queues of an id.
+#include "verbs/qp.h"
+
 #include <string.h>
 
 #include <algorithm>

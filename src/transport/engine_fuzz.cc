@@ -231,7 +231,10 @@ private:
     }
     // A frame with valid lower headers, any opcode, and packet numbers near those in use.
     void frame() {
-        const auto* info = wire::find_opcode(choices_.byte());
+        static constexpr std::uint8_t kServices[] = {0x00, 0x00, 0x00, 0x20, 0x60, 0x80, 0xa0};
+        const std::uint32_t opcode =
+            kServices[choices_.below(std::size(kServices))] | choices_.below(0x18);
+        const auto* info = wire::find_opcode(static_cast<std::uint8_t>(opcode));
         if (info == nullptr) return;
         wire::Path path;
         path.source = peer_gid_;
@@ -249,12 +252,23 @@ private:
             *wire::header_at<wire::Reth>(made, made.bth_offset + sizeof(wire::Bth)) = {
                 address(), any_keys().rkey.value, length()};
         }
+        if ((info->extensions & wire::kHasAtomicEth) != 0 && choices_.below(4) != 0) {
+            *wire::header_at<wire::AtomicEth>(made, made.bth_offset + sizeof(wire::Bth)) = {
+                address(), any_keys().rkey.value, 1, 1};
+        }
+        if ((info->extensions & wire::kHasAeth) != 0) {
+            static constexpr std::uint8_t kSyndromes[] = {0x1f, 0x00, 0x21, 0x60, 0x61, 0x62, 0x63};
+            wire::header_at<wire::Aeth>(made, made.bth_offset + sizeof(wire::Bth))->syndrome =
+                kSyndromes[choices_.below(std::size(kSyndromes))];
+        }
         if (info->carries_payload) {
             static constexpr std::uint32_t kPayloads[] = {0, 1, 8, 256, 512, 1024, 4096, 9000};
             const std::uint32_t bytes = kPayloads[choices_.below(8)];
             if (bytes > 0) made.add_segment({kSpace, bytes, kBase});
         }
         made.origin = choices_.below(4) == 0 ? choices_.word() : 0;
+        if (choices_.below(4) == 0) made.origin = 3ull << 62 | std::uint64_t{any_qp().value} << 24;
+        if (choices_.below(4) == 0) made.origin = 1ull << 63 | std::uint64_t{any_qp().value} << 24;
         wire::finish_roce(made);
         if (choices_.below(8) == 1) wire::set_ecn(made, wire::kEcnCe);
         engine_.handle_frame(made, now_);

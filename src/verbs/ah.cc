@@ -111,6 +111,7 @@ extern "C" int ibv_init_ah_from_wc(ibv_context* public_context, uint8_t port, ib
     }
     int index = find_gid(context_of(public_context), port, address.destination);
     if (index < 0) return -1;
+    attributes->sl = 0;  // over Ethernet `sl` tells the kind of packet
     attributes->is_global = 1;
     attributes->grh.dgid = address.source;
     attributes->grh.sgid_index = static_cast<std::uint8_t>(index);

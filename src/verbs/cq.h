@@ -23,8 +23,8 @@ Cq* create_cq(Context& context, const CqRequest& request);
 void discard_completions(Cq& cq, const Qp& qp);
 
 // Gives back what the completed entry occupied (ring slots, receive entries) and brings a small
-// payload to its SGEs.
-void retire(Cq& cq, const abi::Cqe& cqe);
+// payload to its SGEs. Returns the service level that the completion shows.
+std::uint8_t retire(Cq& cq, const abi::Cqe& cqe);
 
 inline bool is_valid(const abi::Cqe& cqe, std::uint32_t index) {
     return cqe.sequence.load(std::memory_order_acquire) == index + 1;

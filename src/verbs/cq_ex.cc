@@ -16,7 +16,7 @@ constexpr std::uint64_t kOfferedFields = std::uint64_t{IBV_WC_STANDARD_FLAGS} |
                                          IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 
 void show(Cq& cq, abi::Cqe& cqe) {
-    retire(cq, cqe);
+    cq.current_service_level = retire(cq, cqe);
     cq.current = &cqe;
     cq.wr_id = cqe.wr_id;
     cq.status = static_cast<ibv_wc_status>(cqe.status);
@@ -69,7 +69,7 @@ std::uint32_t read_qpn(ibv_cq_ex* cq) { return cq_of(cq).current->qpn; }
 std::uint32_t read_source_qpn(ibv_cq_ex* cq) { return cq_of(cq).current->source_qpn; }
 unsigned read_flags(ibv_cq_ex* cq) { return wc_flags(*cq_of(cq).current); }
 std::uint32_t read_source_lid(ibv_cq_ex*) { return 0; }
-std::uint8_t read_service_level(ibv_cq_ex*) { return 0; }
+std::uint8_t read_service_level(ibv_cq_ex* cq) { return cq_of(cq).current_service_level; }
 std::uint8_t read_path_bits(ibv_cq_ex*) { return 0; }
 std::uint64_t read_timestamp(ibv_cq_ex* cq) { return cq_of(cq).current->timestamp_ns; }
 

@@ -46,6 +46,7 @@ struct Cq : ibv_cq_ex {
     bool needs_lock = true;
     SpinLock lock;
     abi::Cqe* current = nullptr;  // between start_poll and end_poll
+    std::uint8_t current_service_level = 0;
 
     std::uint32_t completion_events_delivered = 0;
     std::uint32_t async_events_delivered = 0;

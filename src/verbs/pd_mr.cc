@@ -170,32 +170,10 @@ extern "C" ibv_mr* ibv_reg_dmabuf_mr(ibv_pd*, uint64_t, size_t, uint64_t, int, i
     return fail(EOPNOTSUPP);
 }
 
-// A new registration takes the place of the old one, so the keys change (the man page allows it).
-extern "C" int ibv_rereg_mr(ibv_mr* public_mr, int flags, ibv_pd* pd, void* address, size_t length,
-                            int access) {
-    Mr& mr = *static_cast<Mr*>(public_mr);
-    bool moves = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
-    bool changes_pd = flags & IBV_REREG_MR_CHANGE_PD;
-    if ((flags & ~IBV_REREG_MR_FLAGS_SUPPORTED) || flags == 0 || (changes_pd && pd == nullptr) ||
-        (moves && (address == nullptr || length == 0))) {
-        errno = EINVAL;
-        return IBV_REREG_MR_ERR_INPUT;
-    }
-    std::uint32_t old_lkey = mr.lkey;
-    void* start = moves ? address : mr.addr;
-    unsigned rights =
-        (flags & IBV_REREG_MR_CHANGE_ACCESS) ? static_cast<unsigned>(access) : mr.access;
-    int status = register_memory(mr, {.pd = changes_pd ? pd : mr.pd,
-                                      .address = start,
-                                      .length = moves ? length : mr.length,
-                                      .iova = reinterpret_cast<std::uintptr_t>(start),
-                                      .access = rights});
-    if (status != 0) {
-        errno = status;
-        return IBV_REREG_MR_ERR_INPUT;
-    }
-    deregister_memory(context_of(mr.context), old_lkey);
-    return 0;
+// The keys must survive, and only the card could keep them.
+extern "C" int ibv_rereg_mr(ibv_mr*, int, ibv_pd*, void*, size_t, int) {
+    errno = EOPNOTSUPP;
+    return IBV_REREG_MR_ERR_INPUT;
 }
 
 extern "C" int ibv_dereg_mr(ibv_mr* mr) {

@@ -29,8 +29,26 @@ void scatter_small(const Context& context, const RecvQueue& queue, const abi::Cq
     }
 }
 
-void retire_from(const Context& context, const RecvQueue& queue, const abi::Cqe& cqe) {
+// What kind of packet a UD message came in is part of the remote address that a completion tells
+// (IBTA annex A17.4.5.1). Programs look for it where mlx5 puts it, in the service level: 8 for a
+// UDP header, 2 for IPv4, 1 for IPv6. The card leaves the room before an IPv4 header zero.
+std::uint8_t packet_kind(const Context& context, const RecvQueue& queue, const abi::Cqe& cqe) {
+    constexpr std::uint8_t kUdp = 8, kIpv4 = 2, kIpv6 = 1;
+    const abi::RecvEntry* entry = queue.entry(cqe.ring_index);
+    const std::byte* grh = queue.small_area(cqe.ring_index);
+    if (!(cqe.flags & abi::kCqeSmall)) {
+        const auto& first = *reinterpret_cast<const abi::Sge*>(entry + 1);
+        grh = entry->sge_count > 0 ? context.mrs.find(first.lkey, first.address, 1) : nullptr;
+    }
+    bool is_ipv6 = grh != nullptr && *grh >> 4 == std::byte{6};
+    return kUdp | (is_ipv6 ? kIpv6 : kIpv4);
+}
+
+// The service level of the completion; 0 where there is none.
+std::uint8_t retire_receive(const Context& context, const RecvQueue& queue, const abi::Cqe& cqe) {
+    std::uint8_t level = cqe.flags & abi::kCqeGrh ? packet_kind(context, queue, cqe) : 0;
     if (cqe.flags & abi::kCqeSmall) scatter_small(context, queue, cqe);
+    return level;
 }
 
 // The card moves a QP to the error state by itself. The first sign of it makes the card look at the
@@ -42,11 +60,12 @@ void note_error(Qp& qp, const abi::Cqe& cqe) {
     }
 }
 
-void retire_srq(const Context& context, const abi::Cqe& cqe) {
+std::uint8_t retire_srq(const Context& context, const abi::Cqe& cqe) {
     Srq* srq = context.srqs.find(cqe.queue_slot);
-    if (srq == nullptr || cqe.ring_index >= srq->queue.capacity) return;
-    retire_from(context, srq->queue, cqe);
+    if (srq == nullptr || cqe.ring_index >= srq->queue.capacity) return 0;
+    std::uint8_t level = retire_receive(context, srq->queue, cqe);
     srq->release(cqe.ring_index);
+    return level;
 }
 
 constexpr ibv_wc_opcode kOpcodes[] = {
@@ -55,7 +74,7 @@ constexpr ibv_wc_opcode kOpcodes[] = {
     IBV_WC_LOCAL_INV, IBV_WC_RECV,       IBV_WC_RECV_RDMA_WITH_IMM,
 };
 
-void fill(ibv_wc& out, const abi::Cqe& cqe) {
+void fill(ibv_wc& out, const abi::Cqe& cqe, std::uint8_t service_level) {
     out.wr_id = cqe.wr_id;
     out.status = static_cast<ibv_wc_status>(cqe.status);
     out.opcode = wc_opcode(cqe);
@@ -67,7 +86,7 @@ void fill(ibv_wc& out, const abi::Cqe& cqe) {
     out.wc_flags = wc_flags(cqe);
     out.pkey_index = 0;
     out.slid = 0;
-    out.sl = 0;
+    out.sl = service_level;
     out.dlid_path_bits = 0;
 }
 
@@ -85,21 +104,20 @@ unsigned wc_flags(const abi::Cqe& cqe) {
     return flags;
 }
 
-void retire(Cq& cq, const abi::Cqe& cqe) {
+std::uint8_t retire(Cq& cq, const abi::Cqe& cqe) {
     const Context& context = context_of(cq.context);
-    if (cqe.flags & abi::kCqeSrq) {
-        retire_srq(context, cqe);
-        return;
-    }
+    if (cqe.flags & abi::kCqeSrq) return retire_srq(context, cqe);
     Qp* qp = context.qps.find(cqe.queue_slot);
-    if (qp == nullptr || qp->qp_base.qp_num != cqe.qpn) return;
+    if (qp == nullptr || qp->qp_base.qp_num != cqe.qpn) return 0;
+    std::uint8_t level = 0;
     if (cqe.flags & abi::kCqeRecv) {
-        if (cqe.ring_index < qp->rq.capacity) retire_from(context, qp->rq, cqe);
+        if (cqe.ring_index < qp->rq.capacity) level = retire_receive(context, qp->rq, cqe);
         qp->rq.release_through(cqe.ring_index);
     } else {
         qp->sq.release_through(cqe.ring_index);
     }
     note_error(*qp, cqe);
+    return level;
 }
 
 int poll_cq(ibv_cq* public_cq, int count, ibv_wc* completions) {
@@ -112,8 +130,8 @@ int poll_cq(ibv_cq* public_cq, int count, ibv_wc* completions) {
         while (found < count) {
             const abi::Cqe* cqe = next_completion(cq);
             if (cqe == nullptr) break;
-            retire(cq, *cqe);
-            fill(completions[found++], *cqe);
+            std::uint8_t level = retire(cq, *cqe);
+            fill(completions[found++], *cqe, level);
         }
         if (cq.consumer != before) publish_consumer(cq);
         if (found > 0) {

@@ -79,6 +79,21 @@ TEST_F(PollTest, a_small_message_for_memory_that_is_no_longer_registered_is_drop
     EXPECT_EQ(buffer_[0], 0);
 }
 
+TEST_F(PollTest, the_kind_of_packet_is_told_in_the_service_level) {
+    post_receives(2);
+    Completion ipv4 = recv_completion(0, 0, 100), ipv6 = recv_completion(1, 1, 100);
+    ipv4.flags |= abi::kCqeGrh | abi::kCqeSmall;
+    memset(card_.recv_small_area(qpn(), 0), 0, 40);
+    card_.push(cqn(), ipv4);
+    ASSERT_EQ(poll(1), 1);
+    EXPECT_EQ(wc_[0].sl, 8 + 2);
+    ipv6.flags |= abi::kCqeGrh;  // this one lies in the buffer
+    buffer_[0] = 0x60;
+    card_.push(cqn(), ipv6);
+    ASSERT_EQ(poll(1), 1);
+    EXPECT_EQ(wc_[0].sl, 8 + 1);
+}
+
 TEST_F(PollTest, receive_entries_are_reused_over_many_laps) {
     std::uint32_t posted = 0, completed = 0;
     ibv_sge list[] = {sge(0, 100)};

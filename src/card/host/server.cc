@@ -225,6 +225,9 @@ Server::Reply Server::dispatch(Connection& connection, abi::Op op, ByteView body
     }
     if (op == abi::Op::kCreateChannel) return create_channel(connection, body);
     if (op == abi::Op::kDestroyChannel) return destroy_channel(connection, body);
+    // An adapter hears the doorbells of earlier work before a later command: whether the unpolled
+    // entries fit must not depend on who is scheduled first.
+    if (op == abi::Op::kResizeCq) parts_.card.poll(monotonic_now());
     return parts_.card.handle_request(connection.owner, op, body, monotonic_now());
 }
 

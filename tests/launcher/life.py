@@ -126,7 +126,7 @@ class Down(launcher_kit.LauncherTest):
     def test_down_ends_a_card_that_programs_still_use(self):
         self.expect_success("up")
         program = self.start("run", "--", "ibv_asyncwatch", "-d", "mlx5_2")
-        self.assertIn("async", program.stdout.readline() + program.stdout.readline())
+        self.assertTrue(wait_until(lambda: json.loads(self.expect_success("status", "--json"))["attached"], 10))
         self.expect_success("down")
         program.kill()
         self.assertEqual(self.files(), [])

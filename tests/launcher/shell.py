@@ -134,7 +134,8 @@ class Installation(launcher_kit.LauncherTest):
 
     def test_everything_is_there(self):
         for path in (
-            "bin/rdmalab", "bin/rdmalab-card", "lib/rdma/libibverbs.so", "lib/rdma/libibverbs.so.1",
+            "bin/rdmalab", "bin/rdmalab-card", "lib/rdmalab/rdma/libibverbs.so", "lib/rdmalab/rdma/libibverbs.so.1",
+            "lib/rdmalab/rdma/librdmacm.so", "lib/rdmalab/rdma/librdmacm.so.1",
             "share/man/man1/rdmalab.1", "share/man/man8/rdmalab-card.8", "share/man/man5/rdmalab-topology.5",
             "share/bash-completion/completions/rdmalab", "share/zsh/site-functions/_rdmalab",
             "share/fish/vendor_completions.d/rdmalab.fish", "share/rdmalab/topologies/loopback.toml",
@@ -145,7 +146,7 @@ class Installation(launcher_kit.LauncherTest):
         launcher = os.path.join(self.prefix, "bin/rdmalab")
         done = self.command([launcher, "run", "--", "sh", "-c", "echo $LD_LIBRARY_PATH; ibv_devices"])
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(done.stdout.split(":")[0].split("\n")[0], os.path.join(self.prefix, "lib/rdma"))
+        self.assertEqual(done.stdout.split(":")[0].split("\n")[0], os.path.join(self.prefix, "lib/rdmalab/rdma"))
         self.assertIn("mlx5_2", done.stdout)
 
     def test_uninstall_removes_every_file(self):
@@ -153,7 +154,7 @@ class Installation(launcher_kit.LauncherTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         left = [os.path.join(root, name) for root, _, names in os.walk(self.prefix) for name in names]
         self.assertEqual(left, [])
-        self.assertFalse(os.path.exists(os.path.join(self.prefix, "lib/rdma")))
+        self.assertFalse(os.path.exists(os.path.join(self.prefix, "lib/rdmalab")))
 
 
 class Packages(launcher_kit.LauncherTest):

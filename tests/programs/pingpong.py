@@ -10,7 +10,7 @@ import harness
 from harness import CLIENT_DEVICE, SERVER_DEVICE, Card, reserved_port
 
 ITERATIONS = 500
-SIZES = {"rc": 4096, "uc": 4096, "ud": 2048, "srq": 4096}
+SIZES = {"rc": 4096, "uc": 4096, "ud": 1024, "srq": 4096}
 # -c: check the received bytes; -e: sleep on events; -N: ibv_wr_* API; -t: completions with time stamps.
 FLAGS = {
     "rc": [[], ["-e"], ["-c"], ["-N"], ["-t"], ["-N", "-t"], ["-e", "-c"], ["-c", "-s", "100000"]],

@@ -1,5 +1,7 @@
 // rdma_getaddrinfo: names to addresses, in the terms of the port spaces. The system's resolver does
 // the work; what it cannot know (routes, connection data) RoCE does not need.
+#include <arpa/inet.h>
+#include <endian.h>
 #include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +38,7 @@ int copy_bytes(const void* from, std::size_t length, void** out) {
     return 0;
 }
 
-int copy_address(const sockaddr* from, std::size_t length, sockaddr*& out, socklen_t& out_length) {
+int copy_address(const void* from, std::size_t length, sockaddr*& out, socklen_t& out_length) {
     void* copy = nullptr;
     if (int status = copy_bytes(from, length, &copy)) return status;
     out = static_cast<sockaddr*>(copy);
@@ -71,6 +73,24 @@ int copy_hints(const rdma_addrinfo& hints, rdma_addrinfo& out) {
     return status;
 }
 
+// A GID is written as an IPv6 address; its AF_IB form names the port by a service id.
+sockaddr_ib to_ib(const addrinfo& found, int port_space) {
+    sockaddr_in6 in{};
+    memcpy(&in, found.ai_addr, std::min<std::size_t>(found.ai_addrlen, sizeof in));
+    sockaddr_ib out{};
+    out.sib_family = AF_IB;
+    out.sib_pkey = 0xffff;
+    memcpy(out.sib_addr.sib_raw, &in.sin6_addr, sizeof in.sin6_addr);
+    std::uint64_t service = static_cast<std::uint64_t>(port_space) << 16 | ntohs(in.sin6_port);
+    out.sib_sid = htobe64(service);
+    out.sib_sid_mask = ~std::uint64_t{0};
+    return out;
+}
+
+bool wants_gid(const rdma_addrinfo* hints) {
+    return hints != nullptr && (hints->ai_flags & RAI_FAMILY) != 0 && hints->ai_family == AF_IB;
+}
+
 // One result; `found` is null when the hints carry the addresses.
 rdma_addrinfo* make_result(const addrinfo* found, const rdma_addrinfo* hints) {
     auto* out = static_cast<rdma_addrinfo*>(calloc(1, sizeof(rdma_addrinfo)));
@@ -80,11 +100,18 @@ rdma_addrinfo* make_result(const addrinfo* found, const rdma_addrinfo* hints) {
     bool is_passive = (out->ai_flags & RAI_PASSIVE) != 0;
     int status = 0;
     if (found != nullptr) {
+        sockaddr_ib gid{};
+        const void* given = found->ai_addr;
+        std::size_t length = found->ai_addrlen;
         out->ai_family = found->ai_family;
-        status = is_passive ? copy_address(found->ai_addr, found->ai_addrlen, out->ai_src_addr,
-                                           out->ai_src_len)
-                            : copy_address(found->ai_addr, found->ai_addrlen, out->ai_dst_addr,
-                                           out->ai_dst_len);
+        if (wants_gid(hints)) {
+            gid = to_ib(*found, out->ai_port_space);
+            given = &gid;
+            length = sizeof gid;
+            out->ai_family = AF_IB;
+        }
+        status = is_passive ? copy_address(given, length, out->ai_src_addr, out->ai_src_len)
+                            : copy_address(given, length, out->ai_dst_addr, out->ai_dst_len);
         if (status == 0) {
             status = copy_name(found->ai_canonname,
                                is_passive ? out->ai_src_canonname : out->ai_dst_canonname);
@@ -104,8 +131,11 @@ addrinfo lookup_hints(const rdma_addrinfo* hints) {
     if (hints == nullptr) return out;
     if (hints->ai_flags & RAI_PASSIVE) out.ai_flags |= AI_PASSIVE;
     if (hints->ai_flags & RAI_NUMERICHOST) out.ai_flags |= AI_NUMERICHOST;
-    bool is_family_given = (hints->ai_flags & RAI_FAMILY) != 0;
-    if (is_family_given && hints->ai_family != AF_IB) out.ai_family = hints->ai_family;
+    if (hints->ai_flags & RAI_FAMILY) out.ai_family = hints->ai_family;
+    if (wants_gid(hints)) {
+        out.ai_family = AF_INET6;
+        out.ai_flags |= AI_NUMERICHOST;
+    }
     return out;
 }
 

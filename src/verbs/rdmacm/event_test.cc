@@ -258,6 +258,20 @@ TEST(GetAddrInfo, hints_may_carry_the_addresses) {
     rdma_freeaddrinfo(found);
 }
 
+TEST(GetAddrInfo, a_gid_becomes_an_address_of_its_own_family) {
+    rdma_addrinfo hints{}, *found = nullptr;
+    hints.ai_flags = RAI_NUMERICHOST | RAI_FAMILY;
+    hints.ai_family = AF_IB;
+    hints.ai_port_space = RDMA_PS_TCP;
+    ASSERT_EQ(rdma_getaddrinfo("::ffff:10.0.0.2", "7471", &hints, &found), 0);
+    ASSERT_EQ(found->ai_dst_addr->sa_family, AF_IB);
+    EXPECT_EQ(found->ai_dst_len, sizeof(sockaddr_ib));
+    auto* gid = reinterpret_cast<sockaddr_ib*>(found->ai_dst_addr);
+    EXPECT_EQ(be64toh(gid->sib_sid), RDMA_IB_IP_PS_TCP | 7471);
+    EXPECT_EQ(gid->sib_addr.sib_raw[15], 2);
+    rdma_freeaddrinfo(found);
+}
+
 TEST(GetAddrInfo, nothing_to_look_up_is_an_error) {
     rdma_addrinfo* found = nullptr;
     EXPECT_EQ(rdma_getaddrinfo(nullptr, nullptr, nullptr, &found), -1);

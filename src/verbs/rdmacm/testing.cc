@@ -189,13 +189,30 @@ FakeCm::Reply FakeCm::answer(abi::CmOp op, ByteView body) {
         auto* data = reinterpret_cast<const std::byte*>(text.data());
         return {.status = status, .body = {data, data + text.size()}};
     }
-    auto id = [&]() -> Id& { return ids_[body_as<std::uint32_t>(body)]; };
     switch (op) {
         case abi::CmOp::kOpen:
             ++session_count_;
             return {.body = bytes_of(abi::CmOpenReply{session_count_, 0, 3})};
         case abi::CmOp::kCreateChannel:
             return create_channel();
+        case abi::CmOp::kInitQpAttr:
+            return {.body =
+                        bytes_of(attributes_for(body_as<abi::CmInitQpAttrRequest>(body).state))};
+        case abi::CmOp::kJoinMcast:
+            joins_[next_handle_] = {.cookie = body_as<abi::CmJoinMcastRequest>(body).cookie};
+            return {.body = bytes_of(abi::HandleReply{next_handle_++})};
+        case abi::CmOp::kLeaveMcast: {
+            auto request = body_as<abi::CmLeaveMcastRequest>(body);
+            return take_back(request.id, joins_[request.mcast].cookie);
+        }
+        default:
+            return answer_about_id(op, body);
+    }
+}
+
+FakeCm::Reply FakeCm::answer_about_id(abi::CmOp op, ByteView body) {
+    auto id = [&]() -> Id& { return ids_[body_as<std::uint32_t>(body)]; };
+    switch (op) {
         case abi::CmOp::kCreateId: {
             auto request = body_as<abi::CmCreateIdRequest>(body);
             std::uint32_t handle = next_handle_++;
@@ -240,16 +257,6 @@ FakeCm::Reply FakeCm::answer(abi::CmOp op, ByteView body) {
         case abi::CmOp::kListen:
         case abi::CmOp::kQuery:
             return {.body = bytes_of(id().info)};
-        case abi::CmOp::kInitQpAttr:
-            return {.body =
-                        bytes_of(attributes_for(body_as<abi::CmInitQpAttrRequest>(body).state))};
-        case abi::CmOp::kJoinMcast:
-            joins_[next_handle_] = {.cookie = body_as<abi::CmJoinMcastRequest>(body).cookie};
-            return {.body = bytes_of(abi::HandleReply{next_handle_++})};
-        case abi::CmOp::kLeaveMcast: {
-            auto request = body_as<abi::CmLeaveMcastRequest>(body);
-            return take_back(request.id, joins_[request.mcast].cookie);
-        }
         case abi::CmOp::kDestroyId:
             return take_back(body_as<std::uint32_t>(body), 0);
         case abi::CmOp::kMigrateId: {

@@ -64,6 +64,7 @@ private:
     void accept_clients();
     void serve(int fd);
     Reply answer(abi::CmOp op, ByteView body);
+    Reply answer_about_id(abi::CmOp op, ByteView body);
     Reply create_channel();
     Reply take_back(std::uint32_t id, std::uint64_t mc_cookie);
     void put(std::uint32_t id, abi::CmEventRecord record);

@@ -108,7 +108,7 @@ struct Fate {
     bool is_repeated = false;
     bool is_corrupted = false;
     bool is_marked = false;  // CE
-    Duration delay;          // it is overtaken by later frames
+    Duration delay{};        // it is overtaken by later frames
 };
 
 // Attributes with which a pair of QPs is connected.

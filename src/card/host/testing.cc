@@ -1,14 +1,20 @@
 #include "card/host/testing.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+
+#include "base/bytes.h"
+#include "card/host/message.h"
 
 namespace rdmalab::card::host {
 
@@ -91,6 +97,63 @@ void ChildProcess::order(const Command& command) {
         ::recv(commands_.value(), &done, 1, 0) != 1) {
         std::abort();
     }
+}
+
+ControlClient ControlClient::connect(const std::string& path) {
+    UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path, path.data(), std::min(path.size(), sizeof address.sun_path - 1));
+    if (::connect(socket.value(), reinterpret_cast<const sockaddr*>(&address), sizeof address) !=
+        0) {
+        return ControlClient(UniqueFd());
+    }
+    return ControlClient(std::move(socket));
+}
+
+void ControlClient::send_raw(std::span<const std::byte> bytes, int fd) {
+    const std::array<int, 1> fds = {fd};
+    (void)send_message(socket_.value(), bytes, std::span(fds).first(fd >= 0 ? 1 : 0));
+}
+
+void ControlClient::send(abi::Op op, std::span<const std::byte> body, int fd) {
+    abi::RequestHeader header;
+    header.op = op;
+    header.length = static_cast<std::uint32_t>(body.size());
+    std::vector<std::byte> bytes(sizeof header + body.size());
+    store_bytes(bytes.data(), header);
+    std::copy(body.begin(), body.end(), bytes.begin() + sizeof header);
+    send_raw(bytes, fd);
+}
+
+ControlClient::Reply ControlClient::receive() {
+    constexpr int kTimeoutMs = 5'000;
+    pollfd ready{socket_.value(), POLLIN, 0};
+    ::poll(&ready, 1, kTimeoutMs);
+    return receive_now();
+}
+
+ControlClient::Reply ControlClient::receive_now() {
+    Reply reply;
+    std::vector<std::byte> buffer(sizeof(abi::ReplyHeader) + abi::kMessageMax);
+    auto message = receive_message(socket_.value(), buffer);
+    if (!message.ok() || message->length < sizeof(abi::ReplyHeader)) {
+        reply.closed = true;
+        return reply;
+    }
+    const auto header = load_bytes<abi::ReplyHeader>(buffer.data());
+    reply.status = header.status;
+    reply.fds = std::move(message->fds);
+    reply.body.assign(buffer.begin() + sizeof header,
+                      buffer.begin() + static_cast<std::ptrdiff_t>(message->length));
+    if (header.status != 0) {
+        reply.text.assign(reinterpret_cast<const char*>(reply.body.data()), reply.body.size());
+    } else if (reply.body.size() < header.length && !reply.fds.empty()) {
+        reply.text.resize(header.length);
+        const ssize_t got = ::pread(reply.fds[0].value(), reply.text.data(), reply.text.size(), 0);
+        reply.text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+    }
+    return reply;
 }
 
 TemporaryFolder::TemporaryFolder() {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,39 @@ private:
     std::uint8_t* base_ = nullptr;  // in both processes, until the child unmaps parts
     std::uint8_t* view_ = nullptr;  // second mapping here
     UniqueFd commands_;
+};
+
+// A client that speaks the control protocol over a socket, as the drop-in library does.
+class ControlClient {
+public:
+    struct Reply {
+        bool closed = false;  // the card hung up instead
+        std::int32_t status = 0;
+        std::string text;  // of an error, or of an admin answer
+        std::vector<std::byte> body;
+        std::vector<UniqueFd> fds;
+    };
+
+    explicit ControlClient(UniqueFd socket) : socket_(std::move(socket)) {}
+    // EPERM etc. in errno when it fails; the client is then not connected.
+    static ControlClient connect(const std::string& path);
+
+    bool connected() const { return static_cast<bool>(socket_); }
+    int fd() const { return socket_.value(); }
+    void close() { socket_.reset(); }
+    void send_raw(std::span<const std::byte> bytes, int fd = -1);
+    void send(abi::Op op, std::span<const std::byte> body = {}, int fd = -1);
+    template <class T>
+    void send(abi::Op op, const T& body) {
+        send(op, std::as_bytes(std::span(&body, 1)));
+    }
+    // Waits at most five seconds.
+    Reply receive();
+    // Does not wait; `closed` also when there is no reply.
+    Reply receive_now();
+
+private:
+    UniqueFd socket_;
 };
 
 // A folder that goes with the test.

@@ -199,7 +199,9 @@ private:
                 pcis.claim(function.pci, {line.pci, line.path + ".pci"});
             }
         }
+        std::set<MacAddress> seen;  // of two that clash one derived address is enough
         for (std::size_t i = 0; i < config_.functions.size(); ++i) {
+            if (!seen.insert(config_.functions[i].mac).second) continue;
             ips.claim(Gid::link_local(config_.functions[i].mac).to_string(),
                       {lines_.functions[i].mac, lines_.functions[i].path + ".mac"});
         }

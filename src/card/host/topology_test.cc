@@ -21,14 +21,15 @@ std::vector<std::string> errors_of(const std::string& text) {
     return lines;
 }
 
-// Lines 1 to 8: two PFs with a port each are what most errors need around them.
-const std::string kPorts = R"([[port]]
+// Lines 1 to 7: two PFs with a port each.
+const std::string kPorts =
+    R"(function = [{device = "mlx5_0", kind = "pf"}, {device = "mlx5_1", kind = "pf"}]
+[[port]]
 name = "p0"
 pf = "mlx5_0"
 [[port]]
 name = "p1"
 pf = "mlx5_1"
-function = [{device = "mlx5_0", kind = "pf"}, {device = "mlx5_1", kind = "pf"}]
 )";
 
 // Lines 1 to 6: one PF, and further functions after it.
@@ -122,10 +123,14 @@ TEST(Topology, impairments_of_a_direction_win_over_those_of_both) {
 }
 
 TEST(Topology, impairments_may_stand_in_the_cable_itself) {
-    const Topology topology = parse_topology(
-        kPorts +
-            "cable = [{name = \"c\", a = \"p0\", b = \"p1\", loss = \"2%\", verify_icrc = false}]",
-        "t.toml");
+    const Topology topology = parse_topology(kPorts + R"([[cable]]
+name = "c"
+a = "p0"
+b = "p1"
+loss = "2%"
+verify_icrc = false
+)",
+                                             "t.toml");
     ASSERT_THAT(topology.errors, IsEmpty());
     EXPECT_DOUBLE_EQ(topology.config.cables[0].b_to_a.loss, 0.02);
     EXPECT_FALSE(topology.config.cables[0].a_to_b.verify_icrc);
@@ -267,19 +272,27 @@ mac = "02:00:00:00:00:09"
 }
 
 TEST(TopologyErrors, a_cable_to_a_port_that_does_not_exist) {
-    EXPECT_THAT(errors_of(kPorts + "cable = [{name = \"c\", a = \"p0\", b = \"p7\"}]\n"),
-                ElementsAre("t.toml:8: cable[0].b: expected the name of a port (p0, p1), found "
+    EXPECT_THAT(errors_of(kPorts + "[[cable]]\nname = \"c\"\na = \"p0\"\nb = \"p7\"\n"),
+                ElementsAre("t.toml:11: cable[0].b: expected the name of a port (p0, p1), found "
                             "\"p7\""));
 }
 
 TEST(TopologyErrors, a_port_in_two_cables) {
-    EXPECT_THAT(
-        errors_of(kPorts + "cable = [{name = \"c\", a = \"p0\", b = \"p1\"},\n"
-                           "{name = \"d\", a = \"p0\", b = \"p0\"}]\n"),
-        ElementsAre("t.toml:9: cable[1].a: expected a port that is used once, found \"p0\", "
-                    "which is also cable[0].a in line 8",
-                    "t.toml:9: cable[1].b: expected a port that is used once, found \"p0\", "
-                    "which is also cable[0].a in line 8"));
+    EXPECT_THAT(errors_of(kPorts + R"([[cable]]
+name = "c"
+a = "p0"
+b = "p1"
+[[cable]]
+name = "c"
+a = "p0"
+b = "p0"
+)"),
+                ElementsAre("t.toml:13: cable[1].name: expected a cable name that is used once, "
+                            "found \"c\", which is also cable[0].name in line 9",
+                            "t.toml:14: cable[1].a: expected a port that is used once, found "
+                            "\"p0\", which is also cable[0].a in line 10",
+                            "t.toml:15: cable[1].b: expected a port that is used once, found "
+                            "\"p0\", which is also cable[0].a in line 10"));
 }
 
 TEST(TopologyErrors, references_to_pfs_that_do_not_exist) {

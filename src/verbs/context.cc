@@ -113,6 +113,9 @@ void install_operations(Context& context) {
     context.query_port = query_port_extended;
     context.query_device_ex = query_device_extended;
     context.query_rt_values = query_rt_values;
+    context.alloc_td = alloc_td;
+    context.dealloc_td = dealloc_td;
+    context.alloc_parent_domain = alloc_parent_domain;
     context.create_cq_ex = create_cq_extended;
     context.create_qp_ex = create_qp_extended;
     ibv_context_ops& ops = context.context.ops;

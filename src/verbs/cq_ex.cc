@@ -89,7 +89,10 @@ int check_init(const ibv_cq_init_attr_ex& init) {
     constexpr std::uint32_t kDefinedFlags =
         IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
     if (init.comp_mask & ~kDefinedMask) return EINVAL;
-    if (init.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) return EOPNOTSUPP;
+    if (init.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) {
+        if (init.parent_domain == nullptr) return EINVAL;
+        if (pd_of(init.parent_domain).protection_domain == nullptr) return EINVAL;
+    }
     if (init.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) {
         if (init.flags & ~kDefinedFlags) return EINVAL;
         if (init.flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) return EOPNOTSUPP;
@@ -124,6 +127,9 @@ ibv_cq_ex* create_cq_extended(ibv_context* context, ibv_cq_init_attr_ex* init) {
     if (int status = check_init(*init)) return fail(status);
     bool single_threaded = (init->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
                            (init->flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED);
+    if (init->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) {
+        single_threaded |= is_single_threaded(init->parent_domain);
+    }
     Cq* cq = create_cq(context_of(context), {.entries = init->cqe,
                                              .cq_context = init->cq_context,
                                              .channel = init->channel,

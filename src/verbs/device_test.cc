@@ -162,6 +162,34 @@ TEST_F(DeviceTest, re_registering_is_not_offered) {
     EXPECT_EQ(ibv_dereg_mr(mr), 0);
 }
 
+TEST_F(DeviceTest, a_parent_domain_holds_its_parts) {
+    ibv_td_init_attr td_init{};
+    ibv_td* td = ibv_alloc_td(context_, &td_init);
+    ASSERT_NE(td, nullptr);
+    ibv_parent_domain_init_attr init{};
+    EXPECT_EQ(ibv_alloc_parent_domain(context_, &init), nullptr);
+    EXPECT_EQ(errno, EINVAL);
+    init.pd = pd_;
+    init.td = td;
+    ibv_pd* parent = ibv_alloc_parent_domain(context_, &init);
+    ASSERT_NE(parent, nullptr);
+    EXPECT_EQ(parent->handle, pd_->handle);
+    EXPECT_EQ(ibv_dealloc_pd(pd_), EBUSY);
+    EXPECT_EQ(ibv_dealloc_td(td), EBUSY);
+    ibv_cq_init_attr_ex cq_init{};
+    cq_init.cqe = 4;
+    cq_init.comp_mask = IBV_CQ_INIT_ATTR_MASK_PD;
+    cq_init.parent_domain = pd_;
+    EXPECT_EQ(ibv_create_cq_ex(context_, &cq_init), nullptr);
+    EXPECT_EQ(errno, EINVAL);
+    cq_init.parent_domain = parent;
+    ibv_cq_ex* cq = ibv_create_cq_ex(context_, &cq_init);
+    ASSERT_NE(cq, nullptr);
+    EXPECT_EQ(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), 0);
+    EXPECT_EQ(ibv_dealloc_pd(parent), 0);
+    EXPECT_EQ(ibv_dealloc_td(td), 0);
+}
+
 TEST_F(DeviceTest, completion_queues_out_of_range_are_refused) {
     EXPECT_EQ(ibv_create_cq(context_, static_cast<int>(limits::kCqeMax) + 1, nullptr, nullptr, 0),
               nullptr);

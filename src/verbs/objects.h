@@ -14,8 +14,17 @@
 
 namespace rdmalab::verbs {
 
+struct Td : ibv_td {
+    Td() : ibv_td{} {}
+    std::atomic<std::uint32_t> users{0};
+};
+
+// A protection domain, or a parent domain: a protection domain and perhaps a thread domain.
 struct Pd : ibv_pd {
     Pd() : ibv_pd{} {}
+    Pd* protection_domain = nullptr;  // set in a parent domain
+    Td* thread_domain = nullptr;
+    std::atomic<std::uint32_t> users{0};  // parent domains on it
 };
 
 struct Mr : ibv_mr {
@@ -127,6 +136,7 @@ struct Qp : ibv_qp_ex {
     Qp() : ibv_qp_ex{} {}
 
     Context* owner = nullptr;
+    bool needs_lock = true;
     Mapping send_memory;
     Mapping recv_memory;
     SendQueue sq;
@@ -152,6 +162,8 @@ struct Qp : ibv_qp_ex {
     ibv_qp& base() { return qp_base; }
 };
 
+inline Pd& pd_of(ibv_pd* pd) { return *static_cast<Pd*>(pd); }
+inline bool is_single_threaded(ibv_pd* pd) { return pd_of(pd).thread_domain != nullptr; }
 inline Context& context_of(const ibv_pd* pd) { return context_of(pd->context); }
 inline Cq& cq_of(ibv_cq* cq) { return *static_cast<Cq*>(reinterpret_cast<ibv_cq_ex*>(cq)); }
 inline Cq& cq_of(ibv_cq_ex* cq) { return *static_cast<Cq*>(cq); }

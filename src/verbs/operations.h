@@ -13,6 +13,9 @@ int query_port_extended(ibv_context* context, std::uint8_t port, ibv_port_attr* 
 int query_device_extended(ibv_context* context, const ibv_query_device_ex_input* input,
                           ibv_device_attr_ex* attributes, std::size_t size);
 int query_rt_values(ibv_context* context, ibv_values_ex* values);
+ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* attributes);
+int dealloc_td(ibv_td* td);
+ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* attributes);
 ibv_cq_ex* create_cq_extended(ibv_context* context, ibv_cq_init_attr_ex* init);
 ibv_qp* create_qp_extended(ibv_context* context, ibv_qp_init_attr_ex* init);
 

@@ -67,7 +67,7 @@ int write_recv(const RecvQueue& queue, std::uint32_t table_index, const ibv_recv
 
 int post_send(ibv_qp* public_qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
     Qp& qp = qp_of(public_qp);
-    std::lock_guard guard(qp.sq.lock);
+    OptionalGuard guard(qp.sq.lock, qp.needs_lock);
     int status = 0;
     if (qp.owner->is_dead()) status = EIO;
     if (!may_send_in(qp.qp_base.state)) status = EINVAL;
@@ -90,7 +90,7 @@ int post_send(ibv_qp* public_qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
 int post_recv(ibv_qp* public_qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
     Qp& qp = qp_of(public_qp);
     RecvQueue& rq = qp.rq;
-    std::lock_guard guard(rq.lock);
+    OptionalGuard guard(rq.lock, qp.needs_lock);
     int status = 0;
     if (qp.owner->is_dead()) status = EIO;
     if (qp.qp_base.state == IBV_QPS_RESET || qp.qp_base.srq != nullptr) status = EINVAL;

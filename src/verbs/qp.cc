@@ -171,6 +171,7 @@ Qp* create_qp(ibv_pd* pd, ibv_qp_init_attr& init) {
     auto* qp = new (std::nothrow) Qp();
     if (qp == nullptr) return fail(ENOMEM);
     qp->owner = &context;
+    qp->needs_lock = !is_single_threaded(pd);
     if (int status = create_on_card(*qp, pd, init)) {
         delete qp;
         return fail(status);

@@ -13,7 +13,7 @@ namespace {
 
 void start(ibv_qp_ex* public_qp) {
     Qp& qp = qp_of(public_qp);
-    qp.sq.lock.lock();
+    if (qp.needs_lock) qp.sq.lock.lock();
     qp.batch_head = qp.sq.head;
     qp.batch_entry = nullptr;
     qp.batch_error = 0;
@@ -25,11 +25,14 @@ int complete(ibv_qp_ex* public_qp) {
     Qp& qp = qp_of(public_qp);
     int status = qp.batch_error;
     if (status == 0) publish_sends(qp, qp.batch_head);
-    qp.sq.lock.unlock();
+    if (qp.needs_lock) qp.sq.lock.unlock();
     return status;
 }
 
-void abort_batch(ibv_qp_ex* public_qp) { qp_of(public_qp).sq.lock.unlock(); }
+void abort_batch(ibv_qp_ex* public_qp) {
+    Qp& qp = qp_of(public_qp);
+    if (qp.needs_lock) qp.sq.lock.unlock();
+}
 
 // The entry of the next work request, or null when the batch has failed.
 abi::SendEntry* begin(Qp& qp, ibv_wr_opcode opcode) {

@@ -1,16 +1,11 @@
-# What `cmake --install` puts where, and the target `uninstall` that takes it away again. The launcher
-# finds the card beside itself and the libraries in ../lib/rdma.
-set(RDMALAB_LIBRARY_DIR lib/rdma)
+# What `cmake --install` puts where, and the target `uninstall` that takes it away again. The
+# drop-in libraries have their rules where they are made (src/verbs).
 
 foreach(program rdmalab rdmalab-card)
   if(TARGET ${program})
     install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   endif()
 endforeach()
-
-# The drop-in folder as it was built: the libraries under both of their names.
-install(DIRECTORY ${CMAKE_BINARY_DIR}/lib/rdma/ DESTINATION ${RDMALAB_LIBRARY_DIR}
-  USE_SOURCE_PERMISSIONS FILES_MATCHING PATTERN "*.so" PATTERN "*.so.*")
 
 foreach(section 1 5 8)
   file(GLOB pages ${CMAKE_SOURCE_DIR}/man/*.${section})

@@ -99,19 +99,16 @@ _rdmalab() {
     done
     local choices=""
     case "$previous" in
-        --name) choices="$(_rdmalab_cards)";
-;
-        --at) choices="$(_rdmalab_facts name) $(_rdmalab_facts representor)" ;
-        ;
-        --direction) choices="a-to-b b-to-a both" ;
-        ;
-        --verify-icrc) choices="true false" ;
-        ;
+        --name) choices="$(_rdmalab_cards)" ;;
+        --at)
+            choices="$(_rdmalab_facts name) $(_rdmalab_facts representor) $(_rdmalab_facts device)"
+            ;;
+        --direction) choices="a-to-b b-to-a both" ;;
+        --verify-icrc) choices="true false" ;;
         --topology)
-            COMPREPLY=($(compgen -W "loopback" -f -- "$word"))
+            COMPREPLY=($(compgen -W "loopback impaired" -f -- "$word"))
             return
-            ;
-        ;
+            ;;
         *)
             case "$command" in
 )sh";
@@ -120,19 +117,18 @@ constexpr char kBashTail[] = R"sh(                *) choices="COMMANDS --help --
             esac
             if [[ $word != -* ]]; then
                 case "$command" in
-                    link) choices="$(_rdmalab_facts name)" ;
-        ;
-                    completion) choices="bash zsh fish" ;
-                    ;
+                    link) choices="$(_rdmalab_facts name)" ;;
+                    completion) choices="bash zsh fish" ;;
                     pcap)
                         COMPREPLY=($(compgen -f -- "$word"))
                         return
-                        ;
-                    ;
-                    esac fi;
-                    ;
-                    esac COMPREPLY = ($(compgen - W "$choices" --"$word"))
-                    }
+                        ;;
+                esac
+            fi
+            ;;
+    esac
+    COMPREPLY=($(compgen -W "$choices" -- "$word"))
+}
 
 complete -F _rdmalab rdmalab
 )sh";

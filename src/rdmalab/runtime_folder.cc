@@ -28,7 +28,7 @@ bool is_name_character(char c) {
 fs::path first_existing(std::initializer_list<fs::path> candidates) {
     std::error_code ignored;
     for (const fs::path& candidate : candidates) {
-        if (fs::exists(candidate, ignored)) return fs::weakly_canonical(candidate, ignored);
+        if (fs::exists(candidate, ignored)) return candidate.lexically_normal();
     }
     return {};
 }
@@ -101,13 +101,17 @@ fs::path card_program() {
 }
 
 fs::path library_folder() {
-    fs::path found = first_existing({own_folder() / "../lib/rdma"});
+    fs::path built = own_folder() / "../lib/rdma";
+    fs::path installed = own_folder() / ".." / RDMALAB_INSTALLED_LIBRARIES;
+    fs::path found = first_existing({built / "libibverbs.so.1", installed / "libibverbs.so.1"});
     if (found.empty()) {
-        throw Failure(kExitFailed,
-                      fmt::format("the drop-in libraries are not in {}; 'make build' builds them",
-                                  (own_folder() / "../lib/rdma").lexically_normal().string()));
+        throw Failure(
+            kExitFailed,
+            fmt::format("the drop-in libraries are neither in {} nor in {}; 'make build' "
+                        "builds them",
+                        built.lexically_normal().string(), installed.lexically_normal().string()));
     }
-    return found;
+    return found.parent_path();
 }
 
 }  // namespace rdmalab::launcher

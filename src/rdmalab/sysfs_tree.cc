@@ -53,8 +53,8 @@ void add_pci_function(TreeBuilder& tree, const DeviceFacts& device) {
     tree.file(path + "/device", "0x0000");
     tree.file(path + "/class", "0x020000");
     tree.file(path + "/numa_node", "-1");
-    tree.link(path + "/local_cpus", "/sys/devices/system/cpu/online");
-    tree.link(path + "/local_cpulist", "/sys/devices/system/cpu/online");
+    tree.file(path + "/local_cpus", print_cpu_mask(device.cpu_count));
+    tree.link(path + "/local_cpulist", "/sys/devices/system/cpu/possible");
     tree.link(path + "/net/" + device.netdev, "/sys/class/net/" + device.netdev);
     tree.link(path + "/infiniband/" + device.name, "/sys/class/infiniband/" + device.name);
     tree.link(path + "/infiniband_verbs/" + uverbs_name(device),
@@ -127,7 +127,7 @@ void add_device(TreeBuilder& tree, const DeviceFacts& device) {
         {"sys_image_guid", print_guid(device.guid)},
         {"node_desc", "rdmalab " + device.name},
         {"fw_ver", RDMALAB_VERSION},
-        {"hw_rev", "0"},
+        {"hw_rev", "1"},
         {"hca_type", "rdmalab"},
         {"board_id", "rdmalab"},
     };
@@ -157,6 +157,17 @@ std::vector<TreeEntry> sysfs_tree(const std::vector<DeviceFacts>& devices) {
         add_uverbs(tree, device);
     }
     return tree.take();
+}
+
+std::string print_cpu_mask(std::uint32_t cpu_count) {
+    constexpr std::uint32_t kGroup = 32;
+    std::uint32_t first_bits = cpu_count % kGroup;
+    std::string text;
+    if (first_bits > 0) text = fmt::format("{:x}", (std::uint64_t{1} << first_bits) - 1);
+    for (std::uint32_t i = 0; i < cpu_count / kGroup; ++i) {
+        text += text.empty() ? "ffffffff" : ",ffffffff";
+    }
+    return text;
 }
 
 std::string print_guid(std::uint64_t guid) {

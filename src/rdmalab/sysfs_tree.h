@@ -18,6 +18,7 @@ struct DeviceFacts {
     bool owns_pci = true;  // PF or VF
     std::uint64_t guid = 0;
     std::vector<Gid> gids;
+    std::uint32_t cpu_count = 1;
     std::string netdev;  // the network interface that stands for the device
     std::map<std::string, std::uint64_t> counters;
 };
@@ -32,7 +33,8 @@ struct TreeEntry {
 // Entries in an order in which they can be created.
 std::vector<TreeEntry> sysfs_tree(const std::vector<DeviceFacts>& devices);
 
-std::string print_guid(std::uint64_t guid);  // 0200:00ff:fe00:0001
-std::string print_raw_gid(const Gid& gid);   // all 32 digits
+std::string print_cpu_mask(std::uint32_t cpu_count);  // 3 for two, ff,ffffffff for 40
+std::string print_guid(std::uint64_t guid);           // 0200:00ff:fe00:0001
+std::string print_raw_gid(const Gid& gid);            // all 32 digits
 
 }  // namespace rdmalab::launcher

@@ -88,6 +88,13 @@ TEST_F(SysfsTree, port_counters_count_data_in_words_of_four_bytes) {
     EXPECT_EQ(content("infiniband/mlx5_2/ports/1/hw_counters/out_of_sequence"), "9\n");
 }
 
+TEST_F(SysfsTree, a_cpu_mask_has_groups_of_32) {
+    EXPECT_EQ(print_cpu_mask(2), "3");
+    EXPECT_EQ(print_cpu_mask(32), "ffffffff");
+    EXPECT_EQ(print_cpu_mask(40), "ff,ffffffff");
+    EXPECT_EQ(print_cpu_mask(64), "ffffffff,ffffffff");
+}
+
 TEST_F(SysfsTree, guids_have_four_groups) {
     EXPECT_EQ(content("infiniband/mlx5_2/node_guid"), "0200:00ff:fe00:0003\n");
 }

@@ -47,8 +47,7 @@ void print_summary(const std::string& name) {
 }
 
 // Passes stop signals on and returns the card's exit status.
-int stay_with(pid_t card) {
-    StopSignals signals;
+int stay_with(pid_t card, StopSignals& signals) {
     for (;;) {
         int status = 0;
         if (waitpid(card, &status, WNOHANG) == card) {
@@ -65,9 +64,10 @@ void up(const UpOptions& options, Session& session) {
         print_summary(options.card.name);
         return;
     }
+    StopSignals signals;
     pid_t card = start_card(options.card, CardLife::kForeground);
     print_summary(options.card.name);
-    session.exit_status = stay_with(card);
+    session.exit_status = stay_with(card, signals);
     remove_stale_files(options.card.name);
 }
 

@@ -151,8 +151,8 @@ class EmbeddedCard(launcher_kit.LauncherTest):
         self.assertNotEqual(status["pid"], self.card_pid())
 
     def test_two_at_once_do_not_meet(self):
-        first = self.start("run", "--", "sh", "-c", "echo $RDMALAB_CARD; sleep 100")
-        second = self.start("run", "--", "sh", "-c", "echo $RDMALAB_CARD; sleep 100")
+        first = self.start("run", "--", "sh", "-c", "echo $RDMALAB_CARD; exec sleep 100")
+        second = self.start("run", "--", "sh", "-c", "echo $RDMALAB_CARD; exec sleep 100")
         names = {first.stdout.readline(), second.stdout.readline()}
         self.assertEqual(len(names), 2)
         self.assertEqual(len(self.cards()), 2)

@@ -48,7 +48,7 @@ class Manuals(launcher_kit.LauncherTest):
         page = self.text("rdmalab.1").replace("Fl -", "--").replace("\\-", "-")
         for command in COMMANDS:
             for option in options_in_help(self.expect_success(command, "--help")) - {"--help"}:
-                self.assertIn(option, page, command)
+                self.assertTrue(option in page, f"{command} {option}")
 
     def test_every_option_of_the_card_is_in_its_manual(self):
         page = self.text("rdmalab-card.8").replace("Fl -", "--")

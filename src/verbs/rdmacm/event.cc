@@ -221,11 +221,8 @@ bool interpret(Id& id, const abi::CmEventRecord& record, Event& event) {
 
 void count_read(Id& id, const abi::CmEventRecord& record) {
     std::lock_guard guard(id.mutex);
-    ++id.events_read;
-    if (record.type == abi::CmEventType::kMulticastJoin ||
-        record.type == abi::CmEventType::kMulticastError) {
-        ++reinterpret_cast<Join*>(record.mc_cookie)->events_read;
-    }
+    auto* join = reinterpret_cast<Join*>(record.mc_cookie);
+    ++(join != nullptr ? join->events_read : id.events_read);
 }
 
 bool process(const abi::CmEventRecord& record, Event& event) {

@@ -97,14 +97,18 @@ int refresh(Id& id) {
 
 void complete_event(Id& id, Join* join) {
     std::lock_guard guard(id.mutex);
-    if (join != nullptr) ++join->events_completed;
-    ++id.events_completed;
+    ++(join != nullptr ? join->events_completed : id.events_completed);
     id.completed.notify_all();
 }
 
 void wait_for_events(Id& id, std::uint32_t count) {
     std::unique_lock lock(id.mutex);
     id.completed.wait(lock, [&] { return id.events_completed >= count; });
+}
+
+void wait_for_join_events(Id& id, const Join& join, std::uint32_t count) {
+    std::unique_lock lock(id.mutex);
+    id.completed.wait(lock, [&] { return join.events_completed >= count; });
 }
 
 void drop_event(Id& id) {
@@ -121,7 +125,6 @@ int status_of(const rdma_cm_event& event) {
     return event.status < 0 ? -event.status : event.status;
 }
 
-// What the events that are still to come need, and the id's own counts say when it is over.
 void destroy(Id& id) {
     std::uint32_t read_so_far = 0;
     {
@@ -133,6 +136,9 @@ void destroy(Id& id) {
     int status = id.session->call(abi::CmOp::kDestroyId, request, reply);
     drop_event(id);
     wait_for_events(id, status == 0 ? reply.events_reported : read_so_far);
+    for (Join* join = id.first_join; join != nullptr; join = join->next) {
+        wait_for_join_events(id, *join, join->events_read);
+    }
 }
 
 }  // namespace

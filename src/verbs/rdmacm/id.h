@@ -78,10 +78,11 @@ int bind_to_device(Id& id, std::uint32_t index);
 int apply_info(Id& id, const abi::CmIdInfo& info);
 int refresh(Id& id);
 
-// One more event is done with.
+// One more event is done with: of a join if there is one, else of the id.
 void complete_event(Id& id, Join* join);
 // Waits until `count` events of the id are done with.
 void wait_for_events(Id& id, std::uint32_t count);
+void wait_for_join_events(Id& id, const Join& join, std::uint32_t count);
 
 // For a synchronous id: waits for the event that an operation leads to. 0, or -1 and errno.
 int complete(Id& id);

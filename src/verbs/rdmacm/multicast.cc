@@ -52,11 +52,6 @@ int join_group(rdma_cm_id* public_id, const sockaddr* group, std::uint32_t flags
     return complete(id);
 }
 
-void wait_for_events(Id& id, const Join& join, std::uint32_t count) {
-    std::unique_lock lock(id.mutex);
-    id.completed.wait(lock, [&] { return join.events_completed >= count; });
-}
-
 }  // namespace
 
 }  // namespace rdmalab::rdmacm
@@ -96,7 +91,7 @@ extern "C" int rdma_leave_multicast(rdma_cm_id* public_id, sockaddr* group) {
     int status = id.session->call(abi::CmOp::kLeaveMcast, request, reply);
     if (status != 0 && !id.session->is_dead()) return fail(status);
     drop_event(id);
-    wait_for_events(id, *join, status == 0 ? reply.events_reported : read_so_far);
+    wait_for_join_events(id, *join, status == 0 ? reply.events_reported : read_so_far);
     remove_join(id, *join);
     delete join;
     return 0;

@@ -22,6 +22,37 @@ constexpr int kHandshakeTimeoutSeconds = 10;
 std::mutex current_mutex;
 Session* current_session = nullptr;
 
+// Adds the device of this name. 0 or an errno value.
+int add_device(ibv_device** list, const char* name, std::size_t length, std::uint64_t& devices) {
+    for (ibv_device** d = list; *d != nullptr; ++d) {
+        const char* known = ibv_get_device_name(*d);
+        if (strlen(known) != length || strncmp(known, name, length) != 0) continue;
+        devices |= std::uint64_t{1} << ibv_get_device_index(*d);
+        return 0;
+    }
+    verbs::complain_once("RDMALAB_DEVICES names %.*s, and the card has no such device",
+                         static_cast<int>(length), name);
+    return ENODEV;
+}
+
+// The devices that the user allows this process, by $RDMALAB_DEVICES=NAME[,NAME...]; 0: all. It
+// decides what a wildcard listens on and which source a connection has that names none.
+int allowed_devices(std::uint64_t& devices) {
+    devices = 0;
+    const char* names = getenv("RDMALAB_DEVICES");
+    if (names == nullptr || *names == '\0') return 0;
+    ibv_device** list = ibv_get_device_list(nullptr);
+    if (list == nullptr) return errno;
+    int status = 0;
+    while (status == 0 && *names != '\0') {
+        std::size_t length = strcspn(names, ",");
+        status = add_device(list, names, length, devices);
+        names += length + (names[length] == ',' ? 1 : 0);
+    }
+    ibv_free_device_list(list);
+    return status;
+}
+
 std::uint8_t clamp_depth(int value) {
     return static_cast<std::uint8_t>(std::clamp(value, 0, RDMA_MAX_RESP_RES - 1));
 }
@@ -89,8 +120,10 @@ int Session::open() {
         verbs::complain_once("no card answers at %s: %s", location.path, strerror(status));
         return ENODEV;
     }
+    abi::CmOpenRequest request{};
+    if (status = allowed_devices(request.devices); status != 0) return status;
     abi::CmOpenReply reply{};
-    status = call(abi::CmOp::kOpen, abi::CmOpenRequest{}, reply);
+    status = call(abi::CmOp::kOpen, request, reply);
     if (status != 0) {
         verbs::complain_once("the card refuses connections: %s", strerror(status));
         return status;

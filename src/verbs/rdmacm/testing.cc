@@ -152,6 +152,14 @@ void FakeCm::bind(Id& id, const abi::CmAddress& local) {
     memcpy(id.info.local_gid, kLocalGid, sizeof kLocalGid);
 }
 
+// Events of a group are counted on their own.
+std::uint32_t& FakeCm::counter(Id& id, std::uint64_t mc_cookie) {
+    for (auto& [number, join] : joins_) {
+        if (mc_cookie != 0 && join.cookie == mc_cookie) return join.sent;
+    }
+    return id.sent;
+}
+
 // What the client has not read of an id (or of one of its groups) goes.
 FakeCm::Reply FakeCm::take_back(std::uint32_t handle, std::uint64_t mc_cookie) {
     Id& id = ids_[handle];
@@ -162,7 +170,7 @@ FakeCm::Reply FakeCm::take_back(std::uint32_t handle, std::uint64_t mc_cookie) {
     abi::CmEventRecord record;
     std::uint32_t taken = 0;
     while (read(channel.reader, &record, sizeof record) == sizeof record) {
-        bool is_gone = record.id == handle && (mc_cookie == 0 || record.mc_cookie == mc_cookie);
+        bool is_gone = record.id == handle && record.mc_cookie == mc_cookie;
         if (is_gone) {
             ++taken;
         } else {
@@ -171,11 +179,7 @@ FakeCm::Reply FakeCm::take_back(std::uint32_t handle, std::uint64_t mc_cookie) {
     }
     fcntl(channel.reader, F_SETFL, flags);
     for (const abi::CmEventRecord& r : kept) put(handle, r);
-    id.sent -= taken;
-    std::uint32_t reported = id.sent;
-    for (auto& [number, join] : joins_) {
-        if (mc_cookie != 0 && join.cookie == mc_cookie) reported = join.sent -= taken;
-    }
+    std::uint32_t reported = counter(id, mc_cookie) -= taken;
     return {.body = bytes_of(abi::CmEventsReply{.events_reported = reported, .reserved = 0})};
 }
 
@@ -278,10 +282,7 @@ void FakeCm::put(std::uint32_t handle, abi::CmEventRecord record) {
         record.device = id.info.device;
         record.local = id.info.local;
         record.peer = id.info.peer;
-        ++id.sent;
-        for (auto& [number, join] : joins_) {
-            if (join.cookie == record.mc_cookie) ++join.sent;
-        }
+        ++counter(id, record.mc_cookie);
     }
     if (write(channels_[id.channel].writer, &record, sizeof record) != sizeof record) abort();
 }

@@ -67,6 +67,7 @@ private:
     Reply answer_about_id(abi::CmOp op, ByteView body);
     Reply create_channel();
     Reply take_back(std::uint32_t id, std::uint64_t mc_cookie);
+    std::uint32_t& counter(Id& id, std::uint64_t mc_cookie);
     void put(std::uint32_t id, abi::CmEventRecord record);
     void bind(Id& id, const abi::CmAddress& address);
 

@@ -16,6 +16,7 @@ import tomllib
 COLUMNS_MAX = {".cc": 100, ".h": 100, ".c": 100, ".py": 130, ".sh": 130}
 FUNCTION_LINES_MAX = 70
 CPP = {".cc", ".h", ".c"}
+TESTS = ("_test.cc", "_bench.cc", "_fuzz.cc")
 FOLDERS = ("src", "tests", "tools", "scripts", "examples")
 NOTES = re.compile(r"\b(" + "|".join(["FIX" + "ME", "TO" + "DO", "XX" + "X"]) + r")\b")
 BANNED = {
@@ -109,7 +110,7 @@ def check_cpp(name, text):
         complaints.append(f"{name}: expected #pragma once, found none")
     code = blank_out(text)
     banned = dict(BANNED)
-    if name.startswith("src/"):
+    if name.startswith("src/") and not name.endswith(TESTS):
         banned |= BANNED_IN_PROGRAMS
     if name.endswith(".h"):
         banned |= BANNED_IN_HEADERS

@@ -196,5 +196,48 @@ TEST(DataPath, many_sges_on_both_sides_keep_the_order_of_bytes) {
     }
 }
 
+// 2 GiB of memory that is only ever named: the copies are counted.
+struct Huge {
+    explicit Huge(std::uint32_t mtu) {
+        Connection connection;
+        connection.mtu = mtu;
+        connection.psn_a = Psn{0xff'fff0};
+        bench.connect(qa, qb, connection);
+        bench.memory.is_dry = true;
+        keys_a = name_memory(bench.a);
+        keys_b = name_memory(bench.b);
+    }
+    static MrKeys name_memory(Host& host) {
+        return *host.engine.register_mr(
+            {Host::kOwner, Host::kSpace, host.pd, kBase, 4ull << 30, kBase, Host::kEverything});
+    }
+    SendWqe wqe(WrOpcode opcode, std::uint32_t extra = 0) const {
+        SendWqe wqe = send_wqe(opcode, {{kBase, 1u << 30, keys_a.lkey},
+                                        {kBase + (1u << 30), (1u << 30) + extra, keys_a.lkey}});
+        wqe.remote_address = kBase;
+        wqe.rkey = keys_b.rkey;
+        return wqe;
+    }
+    static constexpr std::uint64_t kBase = 1ull << 40;
+    Bench bench;
+    Qpn qa = bench.a.create_qp(QpType::kRc), qb = bench.b.create_qp(QpType::kRc);
+    MrKeys keys_a, keys_b;
+};
+
+//= IBA 9.7.7 test
+TEST(DataPath, a_message_may_have_two_gibibytes_and_not_more) {
+    for (const WrOpcode opcode : {WrOpcode::kWrite, WrOpcode::kRead}) {
+        for (const std::uint32_t mtu : {256u, 4096u}) {
+            Huge huge(mtu);
+            huge.bench.a.post_send(huge.qa, huge.wqe(opcode));
+            huge.bench.a.post_send(huge.qa, huge.wqe(opcode, 1));
+            huge.bench.settle();
+            EXPECT_THAT(huge.bench.a.poll_send(),
+                        ElementsAre(status(WcStatus::kSuccess), status(WcStatus::kLocLenErr)));
+            EXPECT_EQ(huge.bench.memory.bytes_copied, 1ull << 31);
+        }
+    }
+}
+
 }  // namespace
 }  // namespace rdmalab::transport

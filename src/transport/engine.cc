@@ -99,7 +99,7 @@ void Engine::Impl::fire(Qp& qp, Timer timer) {
             requester.handle_rnr_expiry(qp);
             break;
         case Timer::kFlush:
-            if (qp.state == QpState::kErr) flush_recvs(core, qp);
+            flush_late_recvs(core, qp);
             break;
     }
 }
@@ -237,7 +237,7 @@ void Engine::commit(std::span<const CopyFault> faults, Instant now) {
 
 Instant Engine::next_deadline() const { return impl_->core.deadlines.next(); }
 
-bool Engine::has_work() const { return !impl_->core.ready.empty(); }
+bool Engine::has_work() const { return !impl_->core.ready.empty() || !impl_->core.staging.empty(); }
 
 void Engine::count_icrc_error() {
     ++impl_->core.counters.rx_frames;

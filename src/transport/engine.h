@@ -127,7 +127,9 @@ public:
     bool poll_frame(Instant now, wire::Frame& out);
     void commit(std::span<const CopyFault> faults, Instant now);
     Instant next_deadline() const;
-    bool has_work() const;  // poll_frame may return something
+    // poll_frame may return something, or commit has something to show (a control call moves QPs to
+    // ERR outside of rounds).
+    bool has_work() const;
     // The card has checked a frame for this function and its ICRC is wrong: it is counted
     // (rx_icrc_errors) and not handed over.
     void count_icrc_error();

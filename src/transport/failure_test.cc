@@ -67,6 +67,11 @@ TEST_F(FailureTest, moving_to_err_flushes_sends_and_receives_in_their_order) {
     bench.a.post_recv(qa, recv_wqe({}, 14));
     bench.run(milliseconds(10));
     EXPECT_THAT(bench.a.poll_recv(), ElementsAre(flushed(14)));
+    // ... and an idle QP in ERR hardly wakes the card.
+    bench.run(seconds(10));
+    bench.deadlines_met = 0;
+    bench.run(seconds(10));
+    EXPECT_LT(bench.deadlines_met, 20);
 }
 
 TEST_F(FailureTest, a_qp_in_err_answers_nothing) {

@@ -51,7 +51,9 @@ public:
     virtual void flush(std::vector<CopyFault>& faults) = 0;
 };
 
-// Where posted work comes from. Entries are taken when the engine needs them.
+// Where posted work comes from. Entries are taken when the engine needs them. `out` is a used
+// entry: a port sets every field that means something for the entry it gives, and SGEs up to the
+// count.
 class WorkPort {
 public:
     virtual ~WorkPort() = default;

@@ -120,6 +120,7 @@ struct Qp {
     ResponderState responder;
     NotificationPoint notification;
     std::array<Instant, kTimerCount> timers;
+    Duration flush_interval;  // of Timer::kFlush
     std::uint32_t multicast_groups = 0;
     bool is_ready = false;  // stands in the ready list
     bool comm_established = false;

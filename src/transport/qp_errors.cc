@@ -1,12 +1,16 @@
 #include "transport/qp_errors.h"
 
+#include <algorithm>
+
 #include "transport/placement.h"
 
 namespace rdmalab::transport {
 namespace {
 
-// Receives are posted without a doorbell, so a QP in ERR looks for new ones at this pace.
-constexpr Duration kFlushInterval = milliseconds(10);
+// Receives are posted without a doorbell, so a QP in ERR looks for new ones, ever more seldom while
+// there are none: a QP that is left in ERR must not keep an idle card awake.
+constexpr Duration kFlushIntervalMin = milliseconds(5);
+constexpr Duration kFlushIntervalMax = milliseconds(640);
 // WQEs that one call flushes: a client that posts as fast as we flush must not hold up the others.
 constexpr std::uint32_t kFlushMax = limits::kWqeMax;
 
@@ -15,6 +19,16 @@ Completion flushed() {
     completion.status = WcStatus::kWrFlushErr;
     completion.opcode = WcOpcode::kRecv;
     return completion;
+}
+
+// True when there was one.
+bool flush_posted_recvs(Core& core, Qp& qp) {
+    std::uint32_t count = 0;
+    while (count < kFlushMax && core.work.fetch_recv(qp.qpn, core.flushed_recv)) {
+        core.staging.add_recv(qp, core.flushed_recv, flushed(), Psn{}, 0);
+        ++count;
+    }
+    return count > 0;
 }
 
 void check_srq_limit(Core& core, Qp& qp) {
@@ -73,9 +87,17 @@ void flush_recvs(Core& core, Qp& qp) {
     responder.has_recv = false;
     responder.inbound = Inbound::kNone;
     if (qp.init.srq) return;
-    for (std::uint32_t i = 0; i < kFlushMax && core.work.fetch_recv(qp.qpn, core.flushed_recv); ++i)
-        core.staging.add_recv(qp, core.flushed_recv, flushed(), Psn{}, 0);
-    core.set_timer(qp, Timer::kFlush, core.now + kFlushInterval);
+    flush_posted_recvs(core, qp);
+    qp.flush_interval = kFlushIntervalMin;
+    core.set_timer(qp, Timer::kFlush, core.now + qp.flush_interval);
+}
+
+void flush_late_recvs(Core& core, Qp& qp) {
+    if (qp.state != QpState::kErr || qp.init.srq) return;
+    const bool is_in_use = flush_posted_recvs(core, qp);
+    const Duration longer = std::min(qp.flush_interval * 2, kFlushIntervalMax);
+    qp.flush_interval = is_in_use ? kFlushIntervalMin : longer;
+    core.set_timer(qp, Timer::kFlush, core.now + qp.flush_interval);
 }
 
 bool take_recv(Core& core, Qp& qp) {

@@ -15,6 +15,8 @@ void move_to_sqe(Core& core, Qp& qp);
 
 void flush_sends(Core& core, Qp& qp);
 void flush_recvs(Core& core, Qp& qp);
+// Timer::kFlush: flushes receives that were posted to a QP in ERR, for which no doorbell is rung.
+void flush_late_recvs(Core& core, Qp& qp);
 
 // The next receive WQE, from the QP's RQ or its SRQ, into qp.responder.recv. False: there is none.
 bool take_recv(Core& core, Qp& qp);

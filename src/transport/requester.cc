@@ -116,6 +116,7 @@ SendWork* Requester::next_work(Qp& qp) {
     if (requester.cursor < requester.queue.size()) return &requester.queue.at(requester.cursor);
     if (!requester.may_have_work || qp.state != QpState::kRts) return nullptr;
     SendWork& work = requester.queue.spare();
+    work.clear();
     if (!core_.work.fetch_send(qp.qpn, work.wqe)) {
         requester.may_have_work = false;
         return nullptr;
@@ -128,9 +129,6 @@ SendWork* Requester::next_work(Qp& qp) {
 void Requester::prepare(Qp& qp, SendWork& work) {
     RequesterState& requester = qp.requester;
     work.first_psn = requester.sent_end;
-    work.is_done = false;
-    work.is_counted = false;
-    work.psn_count = 0;
     work.status = check_work(qp, work);
     requester.packet = 0;
     requester.place = {};

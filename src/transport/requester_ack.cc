@@ -40,9 +40,9 @@ WcStatus status_of_nak(std::uint8_t code) {
     return WcStatus::kBadRespErr;
 }
 
-std::uint32_t offset_in(const SendWork& work, Psn psn) {
-    return (psn.value() - work.first_psn.value()) & Psn::kMask;
-}
+// How far `psn` lies behind `start`.
+std::uint32_t offset_of(Psn psn, Psn start) { return (psn.value() - start.value()) & Psn::kMask; }
+std::uint32_t offset_in(const SendWork& work, Psn psn) { return offset_of(psn, work.first_psn); }
 
 }  // namespace
 
@@ -54,8 +54,7 @@ void Requester::handle_response(Qp& qp, const wire::Frame& frame, const wire::Op
     }
     const Psn psn{wire::header_at<wire::Bth>(frame, frame.bth_offset)->psn};
     //= IBA 9.7.5.1.1: a response that belongs to no outstanding request is a ghost
-    const std::uint32_t outstanding =
-        (requester.sent_end.value() - requester.unacked_psn.value()) & Psn::kMask;
+    const std::uint32_t outstanding = offset_of(requester.sent_end, requester.unacked_psn);
     if (!psn.in_window(requester.unacked_psn, outstanding)) return;
     switch (info.kind) {
         case wire::PacketKind::kAck:
@@ -73,8 +72,10 @@ void Requester::handle_response(Qp& qp, const wire::Frame& frame, const wire::Op
     }
 }
 
-// Completes what an acknowledgement of everything before `end` completes. Returns the read or
-// atomic that stands in the way, if its PSNs begin before `end`.
+// Completes what an acknowledgement of everything before `end` completes; `end` lies between
+// unacked_psn and sent_end. Returns the read or atomic that stands in the way, if its PSNs begin
+// before `end`. Distances are counted from unacked_psn: a message of 2 GiB may take up 2^23 PSNs,
+// too many to order its two ends by themselves.
 SendWork* Requester::acknowledge_before(Qp& qp, Psn end) {
     RequesterState& requester = qp.requester;
     const Psn before = requester.unacked_psn;
@@ -83,17 +84,19 @@ SendWork* Requester::acknowledge_before(Qp& qp, Psn end) {
         SendWork& work = requester.queue.front();
         if (work.status != WcStatus::kSuccess || (work.psn_count == 0 && !work.is_done)) break;
         if (work.psn_count > 0) {
-            if (!work.first_psn.is_before(end)) break;
+            const std::uint32_t acknowledged = offset_of(end, requester.unacked_psn);
+            if (acknowledged == 0) break;
             if (work.expects_response()) {
                 blocker = &work;
                 break;
             }
-            const Psn work_end = work.first_psn + work.psn_count;
-            if (end.is_before(work_end)) {
-                if (requester.unacked_psn.is_before(end)) requester.unacked_psn = end;
+            const std::uint32_t rest =
+                offset_of(work.first_psn + work.psn_count, requester.unacked_psn);
+            if (acknowledged < rest) {
+                requester.unacked_psn = end;
                 break;
             }
-            requester.unacked_psn = work_end;
+            requester.unacked_psn = requester.unacked_psn + rest;
         }
         finish_front(qp, WcStatus::kSuccess);
     }

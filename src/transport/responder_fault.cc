@@ -37,9 +37,9 @@ StagedCompletion* take_back(Staging& staging, const Qp& qp, Psn psn) {
 }  // namespace
 
 void Responder::handle_target_fault(Qp& qp, Psn psn) {
-    if (qp.state == QpState::kErr) return;
     ResponderState& responder = qp.responder;
     const StagedCompletion* const found = take_back(core_.staging, qp, psn);
+    if (qp.state == QpState::kErr) return;
     bool is_send = found != nullptr && found->completion.opcode == WcOpcode::kRecv;
     if (found == nullptr && responder.inbound == Inbound::kSend && responder.has_recv) {
         is_send = true;

@@ -22,6 +22,16 @@ struct SendWork {
     bool is_done = false;                  // local work that was carried out
     bool is_counted = false;               // in RequesterState::reads_in_flight
 
+    // Ready to be filled in again, but for the SGEs: they are many, and the count says which are
+    // used.
+    void clear() {
+        wqe.malformed = wqe.is_inline = wqe.solicited = wqe.fence = false;
+        wqe.sge_count = 0;
+        wqe.inline_data = {};
+        psn_count = 0;
+        status = WcStatus::kSuccess;
+        is_done = is_counted = false;
+    }
     bool is_read() const { return wqe.opcode == WrOpcode::kRead; }
     bool is_atomic() const {
         return wqe.opcode == WrOpcode::kCompareSwap || wqe.opcode == WrOpcode::kFetchAdd;

@@ -57,8 +57,9 @@ void TestMemory::carry_out(std::vector<CopyFault>& faults) {
             faults.push_back({copy.owner, !is_source_there});
             continue;
         }
+        bytes_copied += copy.source.length;
+        if (is_dry) continue;
         std::memmove(pointer(copy.target), pointer(copy.source.address), copy.source.length);
-        ++copies_done;
     }
     queue_.clear();
 }

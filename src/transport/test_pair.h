@@ -25,7 +25,8 @@ public:
     void flush(std::vector<CopyFault>& faults) override;
 
     void unmap(const void* start, std::size_t length);
-    std::size_t copies_done = 0;
+    std::uint64_t bytes_copied = 0;
+    bool is_dry = false;  // copies are counted and not carried out
 
 private:
     struct Copy {

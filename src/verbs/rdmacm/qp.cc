@@ -87,12 +87,13 @@ void destroy_cqs(Id& id) {
 }
 
 int make_missing_cqs(Id& id, ibv_qp_init_attr_ex& init) {
-    bool has_recv = init.qp_type != IBV_QPT_XRC_SEND;
-    if (init.send_cq == nullptr && id.send_cq == nullptr && init.qp_type != IBV_QPT_XRC_RECV) {
+    bool has_send = init.qp_type != IBV_QPT_XRC_RECV;
+    bool has_recv = has_send && init.qp_type != IBV_QPT_XRC_SEND;
+    if (has_send && init.send_cq == nullptr && id.send_cq == nullptr) {
         int status = make_cq(id, init.cap.max_send_wr, id.send_cq_channel, id.send_cq);
         if (status != 0) return status;
     }
-    if (init.recv_cq == nullptr && id.recv_cq == nullptr && has_recv) {
+    if (has_recv && init.recv_cq == nullptr && id.recv_cq == nullptr) {
         int status = make_cq(id, init.cap.max_recv_wr, id.recv_cq_channel, id.recv_cq);
         if (status != 0) return status;
     }

@@ -13,7 +13,7 @@ namespace rdmalab::card::host {
 namespace {
 
 constexpr TapPoint kPort0{true, 0};
-constexpr std::size_t kNameP0Header = 28 + 20 + 8 + 8 + 4 + 4;  // section and interface "p0"
+constexpr std::size_t kNameP0Header = 28 + 40;  // section and interface block of "p0"
 
 class Capturing : public ::testing::Test {
 protected:

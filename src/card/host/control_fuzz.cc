@@ -120,8 +120,41 @@ abi::Op choose_op(std::uint8_t choice) {
     constexpr std::array kFirst = {abi::Op::kHello,       abi::Op::kListDevices,
                                    abi::Op::kOpenContext, abi::Op::kQueryPort,
                                    abi::Op::kQueryGids,   abi::Op::kAdmin};
-    if (choice < kFirst.size() * 8) return kFirst[choice / 8];
-    return static_cast<abi::Op>(choice % 48);
+    if (choice < kFirst.size() * 4) return kFirst[choice / 4];
+    return static_cast<abi::Op>(16 + choice % 24);
+}
+
+// The length of the body that the operation expects.
+std::size_t right_length(abi::Op op) {
+    switch (op) {
+        case abi::Op::kHello:
+            return sizeof(abi::HelloRequest);
+        case abi::Op::kRegMr:
+            return sizeof(abi::RegMrRequest);
+        case abi::Op::kCreateCq:
+        case abi::Op::kResizeCq:
+        case abi::Op::kModifySrq:
+            return sizeof(abi::CreateCqRequest);
+        case abi::Op::kCreateSrq:
+            return sizeof(abi::CreateSrqRequest);
+        case abi::Op::kCreateQp:
+            return sizeof(abi::CreateQpRequest);
+        case abi::Op::kModifyQp:
+            return sizeof(abi::ModifyQpRequest);
+        case abi::Op::kCreateAh:
+            return sizeof(abi::CreateAhRequest);
+        case abi::Op::kAttachMcast:
+        case abi::Op::kDetachMcast:
+            return sizeof(abi::McastRequest);
+        case abi::Op::kListDevices:
+        case abi::Op::kQueryPort:
+        case abi::Op::kQueryGids:
+        case abi::Op::kAllocPd:
+        case abi::Op::kCreateChannel:
+            return 0;
+        default:
+            return sizeof(abi::HandleRequest);
+    }
 }
 
 // Numbers of requests are small in practice: clears most bytes, so that handles are often right.
@@ -135,7 +168,8 @@ void send_one(ControlClient& client, Input& input) {
     const std::uint8_t shape = input.byte();
     abi::RequestHeader header;
     header.op = choose_op(input.byte());
-    std::vector<std::byte> body = input.bytes(input.byte());
+    std::vector<std::byte> body =
+        input.bytes(shape & 6 ? right_length(header.op) : input.byte() % 64);
     if (shape & 1) make_plausible(body);
     header.length = static_cast<std::uint32_t>(body.size());
     if (shape >= 250) header.length = input.byte();

@@ -71,7 +71,7 @@ public:
 
 private:
     const Json* find(const std::string& name) {
-        known_.push_back(name);
+        if (std::find(known_.begin(), known_.end(), name) == known_.end()) known_.push_back(name);
         const auto found = request_.find(name);
         return found == request_.end() ? nullptr : &*found;
     }

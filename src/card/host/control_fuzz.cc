@@ -95,27 +95,6 @@ private:
     Instant now_{1};
 };
 
-// What the card shares with the client; the fuzzer scribbles on it.
-struct Shared {
-    std::byte* base = nullptr;
-    std::size_t length = 0;
-    ~Shared() {
-        if (base) ::munmap(base, length);
-    }
-};
-
-constexpr std::size_t kSharedView = 1 << 20;
-
-void map_shared(ControlClient& client, Shared& shared) {
-    ControlClient::Reply reply = client.receive_now();
-    if (reply.closed || reply.fds.size() != 4 || shared.base) return;
-    void* base =
-        ::mmap(nullptr, kSharedView, PROT_READ | PROT_WRITE, MAP_SHARED, reply.fds[0].value(), 0);
-    if (base == MAP_FAILED) return;
-    shared.base = static_cast<std::byte*>(base);
-    shared.length = kSharedView;
-}
-
 abi::Op choose_op(std::uint8_t choice) {
     constexpr std::array kFirst = {abi::Op::kHello,       abi::Op::kListDevices,
                                    abi::Op::kOpenContext, abi::Op::kQueryPort,
@@ -157,57 +136,105 @@ std::size_t right_length(abi::Op op) {
     }
 }
 
-// Numbers of requests are small in practice: clears most bytes, so that handles are often right.
-void make_plausible(std::vector<std::byte>& body) {
-    for (std::size_t i = 0; i < body.size(); ++i) {
-        if (i % 4 != 0) body[i] = std::byte{0};
+// A client's connection with what it has learnt: its shared memory and the handles of its objects.
+class Session {
+public:
+    explicit Session(Host& host) : host_(host), client_(host.connect()) {}
+    ~Session() {
+        if (base_) ::munmap(base_, kView);
+        client_.close();
+        host_.settle();
     }
-}
+    Session(const Session&) = delete;
+    Session& operator=(const Session&) = delete;
 
-void send_one(ControlClient& client, Input& input) {
-    const std::uint8_t shape = input.byte();
-    abi::RequestHeader header;
-    header.op = choose_op(input.byte());
-    std::vector<std::byte> body =
-        input.bytes(shape & 6 ? right_length(header.op) : input.byte() % 64);
-    if (shape & 1) make_plausible(body);
-    header.length = static_cast<std::uint32_t>(body.size());
-    if (shape >= 250) header.length = input.byte();
-    if (shape == 249) header.magic = input.byte();
-    if (shape == 248) header.version = input.byte();
-    std::vector<std::byte> bytes(sizeof header + body.size());
-    store_bytes(bytes.data(), header);
-    std::copy(body.begin(), body.end(), bytes.begin() + sizeof header);
-    if (shape == 247) bytes.resize(std::min<std::size_t>(bytes.size(), input.byte() + 1));
-    client.send_raw(bytes, shape % 16 == 3 ? STDIN_FILENO : -1);
-}
-
-void scribble(Shared& shared, Input& input) {
-    if (!shared.base) return;
-    const std::vector<std::byte> bytes = input.bytes(input.byte());
-    const std::size_t at = (input.byte() << 12 | input.byte() << 4) % (shared.length - 256);
-    std::copy(bytes.begin(), bytes.end(), shared.base + at);
-}
-
-void play(Host& host, Input& input) {
-    ControlClient client = host.connect();
-    Shared shared;
-    // Most inputs are to get past the door.
-    if (input.byte() % 8 != 0) {
-        client.send(abi::Op::kOpenContext, abi::OpenContextRequest{input.byte() % 5u});
-        host.settle();
-        map_shared(client, shared);
+    // An attached client with one object of most kinds, so that random requests find some.
+    void attach(std::uint32_t device) {
+        const auto opened = ask(abi::Op::kOpenContext, abi::OpenContextRequest{device});
+        if (opened.fds.size() != 4) return;
+        void* base =
+            ::mmap(nullptr, kView, PROT_READ | PROT_WRITE, MAP_SHARED, opened.fds[0].value(), 0);
+        if (base != MAP_FAILED) base_ = static_cast<std::byte*>(base);
+        doorbell_ = load_bytes<abi::OpenContextReply>(opened.body.data()).doorbell.offset;
+        const std::uint32_t pd = handle_of(ask(abi::Op::kAllocPd, {}));
+        const std::uint32_t channel = handle_of(ask(abi::Op::kCreateChannel, {}));
+        const std::uint32_t cq =
+            handle_of(ask(abi::Op::kCreateCq, abi::CreateCqRequest{16, channel}));
+        (void)handle_of(ask(abi::Op::kCreateSrq, abi::CreateSrqRequest{pd, 16, 2, 0}));
+        constexpr std::uint32_t kRc = 2;  // IBV_QPT_RC
+        (void)handle_of(ask(abi::Op::kCreateQp, abi::CreateQpRequest{kRc, pd, cq, cq, abi::kNoSrq,
+                                                                     16, 16, 2, 2, 64, 1}));
     }
-    while (!input.empty()) {
-        send_one(client, input);
-        host.settle();
-        if (client.receive_now().closed) break;
-        scribble(shared, input);
-        host.settle();
+
+    // False when the card has hung up.
+    bool play_one(Input& input) {
+        const std::uint8_t shape = input.byte();
+        abi::RequestHeader header;
+        header.op = choose_op(input.byte());
+        std::vector<std::byte> body =
+            input.bytes(shape & 6 ? right_length(header.op) : input.byte() % 64u);
+        if (shape & 9) make_plausible(body);
+        header.length = static_cast<std::uint32_t>(body.size());
+        if (shape >= 252) header.length = input.byte();
+        if (shape == 251) header.magic = input.byte();
+        if (shape == 250) header.version = input.byte();
+        std::vector<std::byte> bytes(sizeof header + body.size());
+        store_bytes(bytes.data(), header);
+        std::copy(body.begin(), body.end(), bytes.begin() + sizeof header);
+        if (shape == 249) bytes.resize(std::min<std::size_t>(bytes.size(), input.byte() + 1u));
+        client_.send_raw(bytes, shape % 16 == 3 ? STDIN_FILENO : -1);
+        host_.settle();
+        const ControlClient::Reply reply = client_.receive_now();
+        (void)handle_of(reply);
+        return !reply.closed;
     }
-    client.close();
-    host.settle();
-}
+
+    void scribble(Input& input) {
+        if (!base_) return;
+        const std::vector<std::byte> bytes = input.bytes(input.byte() % 16u);
+        const std::size_t at = (input.byte() << 12 | input.byte() << 4) % (kView - 256);
+        std::copy(bytes.begin(), bytes.end(), base_ + at);
+        auto* const bells = reinterpret_cast<abi::DoorbellArea*>(base_ + doorbell_);
+        bells->leaf[0] = ~0ull;
+        bells->mid[0] = 1;
+        bells->top = 1;
+        host_.settle();
+    }
+
+private:
+    static constexpr std::size_t kView = 1 << 20;  // the first regions of the memfd
+
+    ControlClient::Reply ask(abi::Op op, std::span<const std::byte> body) {
+        client_.send(op, body);
+        host_.settle();
+        return client_.receive_now();
+    }
+    template <class T>
+    ControlClient::Reply ask(abi::Op op, const T& body) {
+        return ask(op, std::as_bytes(std::span(&body, 1)));
+    }
+
+    std::uint32_t handle_of(const ControlClient::Reply& reply) {
+        if (reply.closed || reply.status != 0 || reply.body.size() < 4) return 0;
+        handles_.push_back(load_bytes<std::uint32_t>(reply.body.data()));
+        return handles_.back();
+    }
+
+    // Words become handles that are known, or small numbers.
+    void make_plausible(std::vector<std::byte>& body) const {
+        for (std::size_t i = 0; i + 4 <= body.size(); i += 4) {
+            const auto choice = static_cast<std::uint32_t>(body[i]);
+            const bool is_handle = choice >= 128 && !handles_.empty();
+            store_bytes(&body[i], is_handle ? handles_[choice % handles_.size()] : choice % 32);
+        }
+    }
+
+    Host& host_;
+    ControlClient client_;
+    std::byte* base_ = nullptr;
+    std::uint64_t doorbell_ = 0;
+    std::vector<std::uint32_t> handles_;
+};
 
 }  // namespace
 }  // namespace rdmalab::card::host
@@ -216,7 +243,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     using namespace rdmalab::card::host;
     static Host host;
     Input input(data, size);
-    play(host, input);
+    {
+        Session session(host);
+        if (const std::uint8_t choice = input.byte(); choice % 8 != 0) session.attach(choice % 5u);
+        while (!input.empty() && session.play_one(input)) session.scribble(input);
+    }
     if (host.connection_count() != 0 || host.attachment_count() != 0) std::abort();
     return 0;
 }

@@ -16,6 +16,12 @@
 
 namespace rdmalab::card::host {
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
 // A process that only sleeps, and an area of shared memory mapped in it and here: the test looks at
 // the child's memory without the code under test.
 class ChildProcess {

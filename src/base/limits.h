@@ -27,5 +27,7 @@ inline constexpr std::uint32_t kMcastGroupMax = 8'192;
 inline constexpr std::uint32_t kMcastQpMax = 256;  // QPs per group
 // CM connections of one function, with those in timewait: one per QP, and more cannot be accepted.
 inline constexpr std::uint32_t kCmConnectionMax = 65'536;
+// CM ids of one card, with listeners: both ends of as many connections as one function has.
+inline constexpr std::uint32_t kCmIdMax = 131'072;
 
 }  // namespace rdmalab::limits

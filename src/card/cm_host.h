@@ -1,0 +1,27 @@
+// What the connection manager of the card needs from its host: the pipes of the event channels.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/ids.h"
+#include "card/cm_abi.h"
+
+namespace rdmalab::card {
+
+using CmSessionId = StrongId<struct CmSessionIdTag>;  // chosen by the host, never reused
+
+class CmHostPort {
+public:
+    virtual ~CmHostPort() = default;
+    // Record for an event channel, behind all before it. Must not block; what a full pipe does not
+    // take is kept.
+    virtual void notify_cm(CmSessionId session, std::uint32_t channel,
+                           const abi::CmEventRecord& record) = 0;
+    // Takes the records of an id (CmEventRecord::id) that the client has not read yet back out of
+    // the channel and returns them in order. All others stay, in order.
+    virtual std::vector<abi::CmEventRecord> withdraw_cm(CmSessionId session, std::uint32_t channel,
+                                                        std::uint32_t id) = 0;
+};
+
+}  // namespace rdmalab::card

@@ -263,7 +263,7 @@ void TestClient::scatter_small(const abi::Cqe& cqe, const TestRecvQueue& queue) 
     for (unsigned i = 0; i < head.sge_count && left > 0; ++i) {
         const auto element = load_bytes<abi::Sge>(entry + sizeof head + i * sizeof(abi::Sge));
         const std::uint32_t part = std::min(left, element.length);
-        std::memcpy(reinterpret_cast<void*>(element.address), from, part);
+        std::memcpy(reinterpret_cast<void*>(element.address + iova_distance), from, part);
         from += part;
         left -= part;
     }

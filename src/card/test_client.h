@@ -130,6 +130,8 @@ public:
     std::uint32_t pd = 0;
     abi::DoorbellArea* doorbells = nullptr;
     std::vector<std::byte> last_body;
+    // Pointer minus address in SGEs, of memory that is registered under another address.
+    std::uint64_t iova_distance = 0;
 
 private:
     void scatter_small(const abi::Cqe& cqe, const TestRecvQueue& queue) const;

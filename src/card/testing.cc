@@ -12,7 +12,7 @@ FakeHost::~FakeHost() {
 }
 
 Result<MappedRegion> FakeHost::allocate_region(OwnerId, std::uint64_t length) {
-    if (allocations_left == 0) return Error{ENOMEM, "no memory left"};
+    if (allocations_left == 0 || length > region_length_max) return Error{ENOMEM, "no memory left"};
     --allocations_left;
     MappedRegion region;
     region.base = static_cast<std::byte*>(std::aligned_alloc(4096, length));
@@ -35,6 +35,7 @@ void FakeHost::notify_async(OwnerId owner, const abi::AsyncEventRecord& event) {
 }
 void FakeHost::wake(std::atomic<std::uint32_t>&) { ++wakes; }
 void FakeHost::captured(TapPoint point, const wire::Frame& frame, bool inbound) {
+    if (on_capture) return on_capture(point, const_cast<wire::Frame&>(frame), inbound);
     captures.push_back({point, frame, inbound});
 }
 

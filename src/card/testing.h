@@ -1,6 +1,7 @@
 // What the card's tests and its fuzzer share: a host without a kernel, memory without processes.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <vector>
 
@@ -22,6 +23,7 @@ public:
 
     std::byte* map(const abi::Region& region) const { return regions_.at(region.offset).base; }
     std::size_t region_count() const { return regions_.size(); }
+    const std::map<std::uint64_t, MappedRegion>& regions() const { return regions_; }
 
     struct ChannelNote {
         OwnerId owner;
@@ -41,8 +43,12 @@ public:
     std::vector<AsyncNote> async_notes;
     std::vector<Capture> captures;
     std::size_t wakes = 0;
-    // Allocations that still succeed.
+    // Allocations that still succeed, and how large they may be.
     std::size_t allocations_left = SIZE_MAX;
+    std::uint64_t region_length_max = UINT64_MAX;
+    // Called in place of keeping a copy. It stands where a pipe of the e-switch could, and may
+    // rewrite the frame as one.
+    std::function<void(TapPoint point, wire::Frame& frame, bool inbound)> on_capture;
 
 private:
     std::map<std::uint64_t, MappedRegion> regions_;  // by offset

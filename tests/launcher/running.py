@@ -243,7 +243,7 @@ class DeviceFiles(launcher_kit.LauncherTest):
         self.assertEqual(self.inside("id -u; id -g"), f"{os.getuid()}\n{os.getgid()}\n")
 
     def test_nothing_of_it_is_visible_outside(self):
-        process = self.start("run", "--", "sh", "-c", "ls /sys/class/infiniband; sleep 100")
+        process = self.start("run", "--", "sh", "-c", "ls /sys/class/infiniband; exec sleep 100")
         self.assertEqual(process.stdout.readline(), "mlx5_0\n")
         with open("/proc/mounts") as file:
             self.assertNotIn("rdmalab", file.read())

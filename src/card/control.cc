@@ -295,6 +295,7 @@ ControlReply Control::destroy_cq(Context& context, const abi::HandleRequest& req
 
 // --- Shared receive queues
 
+// The limit of the request does not matter here, says ibv_create_srq(3).
 ControlReply Control::create_srq(Context& context, const abi::CreateSrqRequest& request) {
     if (request.wr_max == 0 || request.wr_max > limits::kWqeMax ||
         request.sge_max > limits::kSgeMax) {

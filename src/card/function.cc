@@ -99,6 +99,11 @@ std::uint32_t Function::generation_of(const AsyncEvent& event) const {
             const SrqRecord* srq = srqs_.find(event.object);
             return srq == nullptr ? 0 : srq->generation;
         }
+        case AsyncEventType::kDeviceFatal:
+        case AsyncEventType::kPortActive:
+        case AsyncEventType::kPortError:
+        case AsyncEventType::kGidChange:
+            return 0;  // of the device or its port, of which there is one
         default: {
             const QpRecord* qp = qps_.find(event.object);
             return qp == nullptr ? 0 : qp->generation;

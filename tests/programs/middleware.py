@@ -45,7 +45,7 @@ class Ucx(unittest.TestCase):
                 port,
                 env=(ucx_environment(transports, SERVER_DEVICE), ucx_environment(transports, CLIENT_DEVICE)),
             )
-            row = re.search(r"^(\d+),([\d.]+),([\d.]+),", pair.client.stdout, re.M)
+            row = re.search(r"^\s*(\d+),([\d.]+),([\d.]+),", pair.client.stdout, re.M)
             self.assertIsNotNone(row, pair.client.report("client"))
             self.assertEqual(int(row.group(1)), iterations)
             self.assertNotRegex(pair.client.output + pair.server.output, r"\b(ERROR|WARN)\b")

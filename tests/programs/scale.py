@@ -56,6 +56,8 @@ class Scale(unittest.TestCase):
             before = (harness.open_descriptors(card.pid), harness.resident_kib(card.pid))
             card.run(harness.tool("verbs_scale"), mode, cycles, timeout=100)
             card.wait_idle()
+            # The connection of the last `rdmalab status` may still be open for a moment.
+            harness.wait_until(lambda: harness.open_descriptors(card.pid) <= before[0], 5)
             after = (harness.open_descriptors(card.pid), harness.resident_kib(card.pid))
             self.assertEqual(after[0], before[0], "descriptors of the card")
             self.assertLessEqual(after[1], before[1] + 1024, "resident KiB of the card")

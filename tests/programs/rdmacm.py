@@ -1,0 +1,421 @@
+"""RDMA CM with unmodified programs: rdmacm-utils, rsockets, perftest -R, UCX and libfabric over our librdmacm.
+
+A server is ready when it sleeps (CM ports are the card's, so no table of the kernel shows them). Clients come from the
+other device by RDMALAB_DEVICES or by the address they bind to, so that what they say crosses the cable.
+"""
+
+import contextlib
+import os
+import re
+import sys
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import harness
+import perftest_output
+from harness import CLIENT_DEVICE, IP_OF, SERVER_DEVICE, Card, Failure, Pair, costs
+
+SERVER_IP = IP_OF[SERVER_DEVICE]
+CLIENT_IP = IP_OF[CLIENT_DEVICE]
+ON_SERVER = {"RDMALAB_DEVICES": SERVER_DEVICE}
+ON_CLIENT = {"RDMALAB_DEVICES": CLIENT_DEVICE}
+PORT = 7471
+RSPRELOAD = "/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so"
+LOOPS, SOAK_LOOPS = 20, 200
+
+
+def sleeping_calls(pid):
+    """What the threads of a process wait for; None when one of them runs."""
+    calls = []
+    with contextlib.suppress(OSError):
+        for task in sorted(os.listdir(f"/proc/{pid}/task")):
+            with open(f"/proc/{pid}/task/{task}/syscall") as file:
+                call = file.read().strip()
+            if call == "running":
+                return None
+            calls.append(call.split()[:2])
+        return calls
+    return None
+
+
+def wait_until_asleep(program, name, timeout=20, settle_s=0.03):
+    """Until the program called `name` has started and waits for its clients."""
+    seen, since = None, time.monotonic()
+
+    def is_asleep():
+        nonlocal seen, since
+        if not program.running():
+            return True
+        pid = program.find(name)
+        calls = sleeping_calls(pid) if pid else None
+        if calls is None or calls != seen:
+            seen, since = calls, time.monotonic()
+        return seen is not None and time.monotonic() - since > settle_s
+
+    if not harness.wait_until(is_asleep, timeout) or not program.running():
+        report = program.report("server")
+        program.kill_group()
+        raise Failure(f"the server does not wait for clients\n{report}")
+
+
+def start_server(card, argv, env=ON_SERVER, name=None):
+    server = card.start(*argv, env=env)
+    wait_until_asleep(server, name or os.path.basename(str(argv[0])))
+    return server
+
+
+def run_pair(card, server, client, server_env=ON_SERVER, client_env=ON_CLIENT, timeout=60, name=None):
+    serving = start_server(card, server, server_env, name)
+    return Pair(serving, card.start(*client, env=client_env)).finish(timeout)
+
+
+def cable_bytes(card):
+    return card.counters()["ports"]["p1"]["tx_bytes"]
+
+
+class Rping(unittest.TestCase):
+    COUNT = 1000
+
+    def check(self, server_words, client_words, count=COUNT, crosses=True):
+        with Card() as card:
+            before = cable_bytes(card)
+            pair = run_pair(
+                card,
+                ["rping", "-s", "-C", count, "-v", "-V", "-p", PORT, *server_words],
+                ["rping", "-c", "-C", count, "-v", "-V", "-p", PORT, *client_words],
+            )
+            pings = re.findall(r"^ping data: rdma-ping-(\d+):", pair.client.stdout, re.M)
+            self.assertEqual(pings, [str(i) for i in range(count)], pair.client.report("client"))
+            self.assertEqual(len(re.findall(r"^server ping data: rdma-ping-", pair.server.stdout, re.M)), count)
+            self.assertEqual(cable_bytes(card) > before, crosses)
+            card.wait_idle()
+
+    def test_over_the_cable(self):
+        self.check(["-a", SERVER_IP], ["-a", SERVER_IP, "-I", CLIENT_IP])
+
+    def test_from_a_wildcard_listener(self):
+        self.check(["-a", "0.0.0.0"], ["-a", SERVER_IP], count=100)
+
+    def test_with_qps_moved_by_the_program(self):
+        self.check(["-q", "-a", SERVER_IP], ["-q", "-a", SERVER_IP, "-I", CLIENT_IP], count=100)
+
+    def test_large_messages(self):
+        self.check(["-S", 60000, "-a", SERVER_IP], ["-S", 60000, "-a", SERVER_IP, "-I", CLIENT_IP], count=20)
+
+    def test_to_127_0_0_1(self):
+        with Card() as card:
+            words = ["-C", 100, "-V", "-v", "-a", "127.0.0.1"]
+            pair = run_pair(card, ["rping", "-s", *words], ["rping", "-c", *words], None, None)
+            self.assertEqual(pair.client.stdout.count("ping data:"), 100)
+            self.assertEqual(cable_bytes(card), 0)
+            card.wait_idle()
+
+    def test_to_the_devices_own_address(self):
+        with Card() as card:
+            words = ["-C", 100, "-V", "-v", "-a", SERVER_IP]
+            run_pair(card, ["rping", "-s", *words], ["rping", "-c", *words], None, None)
+            self.assertEqual(cable_bytes(card), 0)
+            card.wait_idle()
+
+    def test_to_the_loopback_address_of_ipv6(self):
+        with Card() as card:
+            words = ["-C", 100, "-V", "-v", "-a", "::1"]
+            run_pair(card, ["rping", "-s", *words], ["rping", "-c", *words], None, None)
+            card.wait_idle()
+
+    def test_a_persistent_server_serves_one_after_the_other(self):
+        with Card() as card:
+            start_server(card, ["rping", "-s", "-P", "-a", SERVER_IP])
+            for _ in range(LOOPS):
+                card.run("rping", "-c", "-C", 10, "-V", "-v", "-a", SERVER_IP, env=ON_CLIENT)
+
+    def test_an_unknown_destination_is_explained(self):
+        with Card() as card:
+            client = card.run("rping", "-c", "-C", 1, "-a", "10.9.9.9", env=ON_CLIENT, expect=None)
+            self.assertNotEqual(client.returncode(), 0)
+            self.assertIn("10.9.9.9", client.stderr)
+
+    def test_nobody_listening_is_refused(self):
+        with Card() as card:
+            client = card.run("rping", "-c", "-C", 1, "-a", SERVER_IP, env=ON_CLIENT, expect=None)
+            self.assertNotEqual(client.returncode(), 0)
+            card.wait_idle()
+
+
+class Utilities(unittest.TestCase):
+    def check(self, server, client, expected=r"return status 0", **kwargs):
+        with Card() as card:
+            pair = run_pair(card, server, client, **kwargs)
+            for program in (pair.server, pair.client):
+                self.assertRegex(program.output, expected, program.report("program"))
+            card.wait_idle()
+            return pair
+
+    def test_udaddy(self):
+        self.check(["udaddy", "-b", SERVER_IP], ["udaddy", "-s", SERVER_IP, "-b", CLIENT_IP])
+
+    def test_udaddy_with_many_connections_and_messages(self):
+        words = ["-c", 8, "-C", 100, "-S", 1000]
+        self.check(["udaddy", *words], ["udaddy", "-s", SERVER_IP, *words])
+
+    def test_udaddy_in_the_ipoib_port_space(self):
+        self.check(["udaddy", "-p", "0x0002"], ["udaddy", "-s", SERVER_IP, "-p", "0x0002"])
+
+    def test_ucmatose(self):
+        self.check(["ucmatose", "-b", SERVER_IP], ["ucmatose", "-s", SERVER_IP, "-b", CLIENT_IP])
+
+    def test_ucmatose_with_many_connections(self):
+        words = ["-c", 50, "-C", 20, "-S", 5000]
+        self.check(["ucmatose", *words], ["ucmatose", "-s", SERVER_IP, *words])
+
+    def test_ucmatose_with_tos_and_ack_timeout(self):
+        self.check(["ucmatose"], ["ucmatose", "-s", SERVER_IP, "-t", 40, "-a", 18])
+
+    def test_ucmatose_that_migrates_its_ids(self):
+        self.check(["ucmatose", "-m"], ["ucmatose", "-m", "-s", SERVER_IP])
+
+    def test_ucmatose_in_the_ib_port_space(self):
+        self.check(["ucmatose", "-P", "ib"], ["ucmatose", "-P", "ib", "-s", SERVER_IP])
+
+    def test_ucmatose_with_gids(self):
+        words = ["-f", "gid"]
+        self.check(
+            ["ucmatose", *words, "-P", "ib", "-b", f"::ffff:{SERVER_IP}"],
+            ["ucmatose", *words, "-P", "ib", "-s", f"::ffff:{SERVER_IP}", "-b", f"::ffff:{CLIENT_IP}"],
+        )
+
+    def test_cmtime(self):
+        with Card() as card:
+            pair = run_pair(card, ["cmtime", "-c", 500], ["cmtime", "-s", SERVER_IP, "-c", 500])
+            self.assertRegex(pair.client.stdout, r"connect\s*:\s*[\d.]+", pair.client.report("client"))
+            card.wait_idle()
+
+    def test_rdma_client_and_server(self):
+        self.check(
+            ["rdma_server", "-s", SERVER_IP], ["rdma_client", "-s", SERVER_IP], expected=r"rdma_(client|server): end 0"
+        )
+
+    def test_rdma_client_and_server_on_the_default_address(self):
+        self.check(["rdma_server"], ["rdma_client"], r"rdma_(client|server): end 0", server_env=None, client_env=None)
+
+    def test_rdma_xclient_and_xserver_rc(self):
+        self.check(
+            ["rdma_xserver", "-c", "r"], ["rdma_xclient", "-c", "r", "-s", SERVER_IP], r"rdma_x?(client|server): end 0"
+        )
+
+    def test_rdma_xclient_and_xserver_xrc(self):
+        self.check(
+            ["rdma_xserver", "-c", "x"], ["rdma_xclient", "-c", "x", "-s", SERVER_IP], r"rdma_x?(client|server): end 0"
+        )
+
+    def test_mckey(self):
+        group = ["-m", "239.1.2.3", "-C", 20]
+        with Card() as card:
+            receiver = start_server(card, ["mckey", *group, "-b", SERVER_IP], None)
+            sender = card.start("mckey", "-s", *group, "-b", CLIENT_IP)
+            pair = Pair(receiver, sender).finish(20)
+            for program in (pair.server, pair.client):
+                self.assertIn("return status 0", program.output)
+            card.wait_idle()
+
+
+class Rsockets(unittest.TestCase):
+    def test_rcopy(self):
+        with Card() as card:
+            source, target = os.path.join(card.folder, "source"), os.path.join(card.folder, "target")
+            with open(source, "wb") as file:
+                file.write(os.urandom(8 << 20))
+            start_server(card, ["rcopy"])
+            card.run("rcopy", source, f"{SERVER_IP}:{target}", env=ON_CLIENT)
+            with open(source, "rb") as one, open(target, "rb") as two:
+                self.assertTrue(one.read() == two.read(), "the copy differs")
+
+    def stream(self, *words, program="rstream", client_env=ON_CLIENT, address=SERVER_IP, timeout=90):
+        with Card() as card:
+            before = cable_bytes(card)
+            pair = run_pair(card, [program, *words], [program, "-s", address, *words], client_env=client_env, timeout=timeout)
+            self.assertGreater(cable_bytes(card), before)
+            self.assertNotRegex(pair.client.output + pair.server.output, r"(?i)data verification failed|error")
+            card.wait_idle()
+            return pair.client.stdout
+
+    def check_rows(self, output, least):
+        rows = re.findall(r"^\w+_(?:lat|bw|\w+)\s+\S+\s+\S+.*$", output, re.M)
+        self.assertGreaterEqual(len(rows), least, output)
+
+    def test_rstream_default_series(self):
+        self.check_rows(self.stream("-I", 20, "-C", 20, "-S", "all", timeout=200), 20)
+
+    def test_rstream_verified(self):
+        self.stream("-T", "v", "-I", 100, "-C", 10, "-S", 5000)
+
+    def test_rstream_async(self):
+        self.stream("-T", "a", "-T", "v", "-I", 100, "-C", 10, "-S", 5000)
+
+    def test_rstream_blocking(self):
+        self.stream("-T", "b", "-T", "v", "-I", 100, "-C", 10, "-S", 5000)
+
+    def test_rstream_nonblocking(self):
+        self.stream("-T", "n", "-T", "v", "-I", 100, "-C", 10, "-S", 5000)
+
+    def test_rstream_resolving_by_rdma_cm(self):
+        self.stream("-T", "r", "-T", "v", "-I", 100, "-C", 10, "-S", 5000)
+
+    def test_rstream_with_gids(self):
+        self.stream("-f", "gid", "-T", "v", "-I", 20, "-C", 10, "-S", 5000, address=f"::ffff:{SERVER_IP}")
+
+    def test_rstream_large_transfers(self):
+        self.stream("-T", "v", "-I", 3, "-C", 2, "-S", 8 << 20)
+
+    def test_rstream_small_buffers(self):
+        self.stream("-B", 4096, "-T", "v", "-I", 20, "-C", 10, "-S", 10000)
+
+    def test_rstream_many_small_messages(self):
+        self.stream("-T", "v", "-I", 5, "-C", 5000, "-S", 3)
+
+    def test_riostream(self):
+        self.stream("-T", "v", "-I", 50, "-C", 10, "-S", 5000, program="riostream")
+
+    def test_riostream_series(self):
+        self.stream("-I", 20, "-C", 10, "-S", "all", program="riostream", timeout=200)
+
+    def datagrams(self, *words):
+        with Card() as card:
+            start_server(card, ["udpong", *words, "-b", SERVER_IP])
+            client = card.run("udpong", *words, "-s", SERVER_IP, env=ON_CLIENT, timeout=60)
+            return client.stdout
+
+    def test_udpong(self):
+        self.datagrams("-C", 200, "-S", 1000)
+
+    def test_udpong_echo(self):
+        self.datagrams("-C", 200, "-S", 1000, "-T", "e")
+
+    def test_udpong_nonblocking(self):
+        self.datagrams("-C", 200, "-S", 64, "-T", "n")
+
+    def test_udpong_async(self):
+        self.datagrams("-C", 200, "-S", 64, "-T", "a")
+
+    def test_a_program_of_plain_sockets_runs_on_rspreload(self):
+        server = (
+            "import socket; s = socket.socket(); s.bind(('%s', 7000)); s.listen(1); c, _ = s.accept()\n"
+            "while True:\n    data = c.recv(65536)\n    if not data: break\n    c.sendall(data)\n" % SERVER_IP
+        )
+        client = (
+            "import socket; s = socket.socket(); s.connect(('%s', 7000)); sent = bytes(range(256)) * 1000; got = b''\n"
+            "for i in range(0, len(sent), 6400):\n    s.sendall(sent[i:i + 6400])\n"
+            "    while len(got) < min(i + 6400, len(sent)): got += s.recv(65536)\n"
+            "assert got == sent; s.shutdown(socket.SHUT_WR); assert s.recv(1) == b''; print('echoed')\n" % SERVER_IP
+        )
+        python = ["/usr/bin/python3", "-c"]
+        with Card() as card:
+            preload = {"LD_PRELOAD": RSPRELOAD}
+            before = cable_bytes(card)
+            pair = run_pair(
+                card, [*python, server], [*python, client], {**ON_SERVER, **preload}, {**ON_CLIENT, **preload}, name="python3"
+            )
+            self.assertIn("echoed", pair.client.stdout)
+            self.assertGreater(cable_bytes(card) - before, 256000)
+
+
+PERFTEST = {"write": ["RC", "UC"], "read": ["RC"], "send": ["RC", "UC", "UD"], "atomic": ["RC"]}
+
+
+def perftest_cases():
+    """(title, tool, flags)"""
+    for verb, transports in PERFTEST.items():
+        for transport in transports:
+            for metric in ("bw", "lat"):
+                flags = {"plain": []}
+                if metric == "bw":
+                    flags |= {"b": ["-b"], "q16": ["-q", 16]}
+                if verb != "write":
+                    flags["e"] = ["-e"]
+                if verb == "send" and transport != "UC":
+                    flags["srq"] = ["--use-srq"]
+                for title, words in flags.items():
+                    yield f"{verb}_{metric}_{transport.lower()}_{title}", f"ib_{verb}_{metric}", ["-c", transport, *words]
+
+
+class PerftestOverCm(unittest.TestCase):
+    ITERATIONS = 200
+
+    def words(self, tool, flags, device):
+        words = [tool, "-d", device, "-R", "-F", "-p", PORT, "-n", self.ITERATIONS, *flags]
+        return words if "atomic" in tool else words + ["-s", 1024]
+
+    def pair(self, card, tool, flags):
+        return run_pair(
+            card,
+            self.words(tool, flags, SERVER_DEVICE),
+            [*self.words(tool, flags, CLIENT_DEVICE), "--source_ip", CLIENT_IP, SERVER_IP],
+        )
+
+    def check(self, tool, flags):
+        with Card() as card:
+            before = cable_bytes(card)
+            pair = self.pair(card, tool, flags)
+            rows = perftest_output.rows(pair.client.stdout)
+            self.assertEqual(len(rows), 1, pair.client.report("client"))
+            self.assertGreater(rows[0]["average"], 0)
+            self.assertRegex(pair.client.stdout, r"rdma_cm QPs\s*:\s*ON")
+            self.assertGreater(cable_bytes(card), before)
+            card.wait_idle()
+
+    def loop(self, count):
+        with Card() as card:
+            for _ in range(count):
+                self.pair(card, "ib_write_bw", [])
+            card.wait_idle()
+
+    def test_again_and_again(self):
+        self.loop(LOOPS)
+
+    @costs(label="soak", timeout=1800)
+    def test_200_times_in_a_row(self):
+        self.loop(SOAK_LOOPS)
+
+
+def add_perftest(title, tool, flags):
+    setattr(PerftestOverCm, f"test_{title}", lambda self: self.check(tool, flags))
+
+
+for case in perftest_cases():
+    add_perftest(*case)
+
+
+class Libraries(unittest.TestCase):
+    def test_fi_pingpong_rdm(self):
+        self.fabric("rdm", ["-p", "verbs;ofi_rxm"])
+
+    def test_fi_pingpong_msg(self):
+        self.fabric("msg", ["-p", "verbs"])
+
+    def fabric(self, endpoint, provider):
+        with Card() as card, harness.reserved_port() as port:
+            argv = ["fi_pingpong", *provider, "-e", endpoint, "-I", 100, "-c"]
+            pair = card.run_pair(
+                [*argv, "-d", SERVER_DEVICE, "-B", port],
+                [*argv, "-d", CLIENT_DEVICE, "-P", port, "127.0.0.1"],
+                port,
+                env=(ON_SERVER, ON_CLIENT),
+            )
+            for program in (pair.server, pair.client):
+                self.assertGreaterEqual(len(re.findall(r"^(\d+[km]?)\s+(\d+)\s+=\1", program.stdout, re.M)), 5)
+            card.wait_idle()
+
+    def test_ucx_connects_by_rdma_cm(self):
+        ucx = {"UCX_TLS": "rc", "UCX_SOCKADDR_TLS_PRIORITY": "rdmacm", "UCX_LOG_LEVEL": "warn"}
+        words = ["io_demo", "-o", "read,write", "-i", 200, "-d", "4096:65536", "-q", "-p", 1337]
+        with Card() as card:
+            before = cable_bytes(card)
+            server = start_server(card, ["io_demo", "-p", 1337, "-q"], {**ucx, **ON_SERVER, "UCX_NET_DEVICES": "mlx5_2:1"})
+            client = card.run(*words, SERVER_IP, env={**ucx, **ON_CLIENT, "UCX_NET_DEVICES": "mlx5_3:1"}, timeout=60)
+            self.assertNotRegex(client.output + server.output, r"\b(ERROR|WARN)\b")
+            self.assertGreater(cable_bytes(card) - before, 200 * 4096)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "card/doorbells.h"
+#include "card/rings.h"
 #include "card/test_client.h"
 
 namespace rdmalab::card {
@@ -93,7 +94,7 @@ void rdma_write(benchmark::State& state) {
     write.rkey = to_keys.rkey;
     for (auto _ : state) {
         for (int i = 1; i <= batch; ++i) {
-            write.flags = i == batch ? abi::kSendSignaled : std::uint8_t{0};
+            write.flags = i == batch ? std::uint8_t{abi::kSendSignaled} : std::uint8_t{0};
             a.post_send(a_qp, write);
         }
         setting.settle();

@@ -1,6 +1,7 @@
 #include "verbs/context.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
@@ -32,13 +33,10 @@ int say_hello(Connection& connection) {
                               .probe_value = probe};
     abi::HelloReply reply{};
     int status = connection.call(abi::Op::kHello, request, reply);
-    if (status == EPERM && reply.card_pid == 0) {
-        complain_once("the card may not use the memory of this process: %s",
-                      connection.error_text());
-    } else if (status != 0) {
-        complain_once("the card refuses this process: %s", connection.error_text()[0] != '\0'
-                                                               ? connection.error_text()
-                                                               : strerror(status));
+    if (status != 0) {
+        const char* reason = connection.error_text();
+        complain_once("the card refuses this process: %s",
+                      *reason != '\0' ? reason : strerror(status));
     }
     return status;
 }
@@ -87,6 +85,8 @@ int Context::attach(Device& device) {
 }
 
 void Context::abandon() {
+    is_abandoned = true;
+    new (&objects_mutex) std::mutex();
     connection.close();
     context.cmd_fd = -1;
     for (int* fd : {&memory_fd, &bell_fd, &context.async_fd}) {

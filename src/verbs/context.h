@@ -30,10 +30,12 @@ struct Context : verbs_context {
     // 0 or an errno value.
     int attach(Device& device);
     // In the child of a fork: the attachment is the parent's. Drops the descriptors, so that the
-    // child neither keeps it alive nor takes the parent's events.
+    // child neither keeps it alive nor takes the parent's events. Locks that other threads of the
+    // parent held are free again.
     void abandon();
 
     bool is_dead() const { return connection.is_dead(); }
+    bool is_abandoned = false;
 
     Connection connection;
     abi::OpenContextReply attributes{};

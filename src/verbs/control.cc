@@ -154,6 +154,7 @@ int Connection::receive(ByteSpan reply, std::size_t* reply_length, ReceivedFds* 
 
 int Connection::call(abi::Op op, ByteView request, ByteSpan reply, std::size_t* reply_length,
                      ReceivedFds* fds) {
+    if (is_dead()) return EIO;  // before the lock: in the child of a fork nobody may release it
     std::lock_guard lock(mutex_);
     if (is_dead()) return EIO;
     error_text_[0] = '\0';

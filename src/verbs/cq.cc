@@ -147,7 +147,7 @@ extern "C" int ibv_resize_cq(ibv_cq* public_cq, int entries) {
 extern "C" int ibv_destroy_cq(ibv_cq* public_cq) {
     Cq& cq = cq_of(public_cq);
     Context& context = context_of(cq.context);
-    wait_for_sleepers(cq);
+    if (!context.is_abandoned) wait_for_sleepers(cq);
     int status = context.connection.call(abi::Op::kDestroyCq, abi::HandleRequest{cq.handle});
     if (destroy_status(context, status) != 0) return status;
     {
@@ -155,7 +155,7 @@ extern "C" int ibv_destroy_cq(ibv_cq* public_cq) {
         context.cqs.erase(cq.handle, &cq);
         if (cq.channel != nullptr) --cq.channel->refcnt;
     }
-    wait_for_acknowledgements(cq);
+    if (!context.is_abandoned) wait_for_acknowledgements(cq);
     pthread_cond_destroy(&cq.cond);
     pthread_mutex_destroy(&cq.mutex);
     delete &cq;

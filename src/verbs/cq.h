@@ -43,12 +43,6 @@ inline void publish_consumer(Cq& cq) {
     cq.header->consumer.store(cq.consumer, std::memory_order_release);
 }
 
-// What follows a poll, under the CQ's lock: idle.h says why it matters how often nothing was there.
-inline void note_hit(Cq& cq) {
-    cq.empty_polls = 0;
-    note_activity();
-}
-inline bool is_persistent_miss(Cq& cq) { return ++cq.empty_polls > kEmptyPollsBeforeYield; }
 inline int miss_status(const Cq& cq) { return context_of(cq.context).is_dead() ? -EIO : 0; }
 
 ibv_wc_opcode wc_opcode(const abi::Cqe& cqe);

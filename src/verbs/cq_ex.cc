@@ -40,7 +40,7 @@ void end_poll(ibv_cq_ex* public_cq) {
 // The CQ is locked; it is not any more when this returns.
 int finish_miss(Cq& cq) {
     publish_consumer(cq);  // entries of destroyed QPs may have been skipped
-    bool is_persistent = is_persistent_miss(cq);
+    bool is_persistent = is_persistent_miss();
     std::uint32_t next = cq.consumer;
     if (is_persistent) cq.sleepers.fetch_add(1, std::memory_order_relaxed);
     if (cq.needs_lock) cq.lock.unlock();
@@ -57,7 +57,7 @@ int start_poll(ibv_cq_ex* public_cq, ibv_poll_cq_attr* attributes) {
     abi::Cqe* cqe = next_completion(cq);
     if (cqe == nullptr) return finish_miss(cq);
     show(cq, *cqe);
-    note_hit(cq);
+    note_hit();
     return 0;
 }
 

@@ -77,8 +77,11 @@ int ask_card(const SocketLocation& location, Answer& answer) {
     }
     if (status != 0) {
         const char* reason = connection->error_text();
-        complain_once("no card answers at %s: %s", location.path,
-                      *reason != '\0' ? reason : strerror(status));
+        if (*reason != '\0') {
+            complain_once("the card at %s refuses this process: %s", location.path, reason);
+        } else {
+            complain_once("no card answers at %s: %s", location.path, strerror(status));
+        }
     }
     answer.count = std::min(length / sizeof(abi::DeviceInfo), std::size(answer.devices));
     delete connection;

@@ -11,6 +11,7 @@
 
 namespace rdmalab::verbs {
 
+constinit thread_local Vain vain{};
 std::atomic<std::int64_t> idle_since_ns{0};
 
 namespace {
@@ -27,9 +28,8 @@ std::int64_t now_ns() {
     return now.tv_sec * 1'000'000'000ll + now.tv_nsec;
 }
 
-bool is_time_to_sleep(Cq& cq, std::int64_t now) {
-    std::int64_t last = cq.last_empty_ns.load(std::memory_order_relaxed);
-    if (now - last > kBusyPollingGapNs) return false;
+bool is_time_to_sleep(std::int64_t now) {
+    if (now - vain.last_ns > kBusyPollingGapNs) return false;
     std::int64_t since = idle_since_ns.load(std::memory_order_relaxed);
     if (since == 0) {
         idle_since_ns.store(now, std::memory_order_relaxed);
@@ -51,13 +51,13 @@ void sleep_on_producer(abi::CqHeader& header, const abi::Cqe& next, std::uint32_
 }  // namespace
 
 int wait_when_idle(Cq& cq, std::uint32_t index) {
-    if (!is_time_to_sleep(cq, now_ns())) {
+    if (!is_time_to_sleep(now_ns())) {
         sched_yield();
-        cq.last_empty_ns.store(now_ns(), std::memory_order_relaxed);
+        vain.last_ns = now_ns();
         return 0;
     }
     sleep_on_producer(*cq.header, cq.ring[index & cq.mask], index);
-    cq.last_empty_ns.store(now_ns(), std::memory_order_relaxed);
+    vain.last_ns = now_ns();
     return context_of(cq.context).connection.check_dead() ? EIO : 0;
 }
 

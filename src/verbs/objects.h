@@ -60,9 +60,6 @@ struct Cq : ibv_cq_ex {
     std::uint32_t completion_events_delivered = 0;
     std::uint32_t async_events_delivered = 0;
 
-    // Of pollers that find nothing (idle.h). The count is guarded by `lock`.
-    std::uint32_t empty_polls = 0;
-    std::atomic<std::int64_t> last_empty_ns{0};
     std::atomic<std::uint32_t> sleepers{0};  // the ring must stay mapped while there are any
 };
 

@@ -135,10 +135,10 @@ int poll_cq(ibv_cq* public_cq, int count, ibv_wc* completions) {
         }
         if (cq.consumer != before) publish_consumer(cq);
         if (found > 0) {
-            note_hit(cq);
+            note_hit();
             return found;
         }
-        if (!is_persistent_miss(cq)) return miss_status(cq);
+        if (!is_persistent_miss()) return miss_status(cq);
         next = cq.consumer;
         cq.sleepers.fetch_add(1, std::memory_order_relaxed);
     }

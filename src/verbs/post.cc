@@ -63,74 +63,82 @@ int write_recv(const RecvQueue& queue, std::uint32_t table_index, const ibv_recv
     return 0;
 }
 
+// The next entry of each queue; ENOMEM when it is full.
+int take_send(const Qp& qp, std::uint32_t head, const ibv_send_wr& wr) {
+    if (qp.sq.is_full(head)) return ENOMEM;
+    return write_send(qp, *reinterpret_cast<abi::SendEntry*>(qp.sq.entry(head)), wr);
+}
+
+int take_recv(RecvQueue& rq, const ibv_recv_wr& wr) {
+    if (rq.head - rq.tail.load(std::memory_order_acquire) >= rq.capacity) return ENOMEM;
+    if (int status = write_recv(rq, rq.head & (rq.capacity - 1), wr)) return status;
+    ++rq.head;
+    return 0;
+}
+
+int take_srq_recv(Srq& srq, const ibv_recv_wr& wr) {
+    RecvQueue& queue = srq.queue;
+    if (srq.free_count == 0) return ENOMEM;
+    std::uint32_t index = srq.free_entries[srq.free_count - 1];
+    if (int status = write_recv(queue, index, wr)) return status;
+    --srq.free_count;
+    queue.ring[queue.head++ & (queue.capacity - 1)] = index;
+    return 0;
+}
+
+template <class WorkRequest>
+int refuse(WorkRequest* wr, WorkRequest** bad_wr, int status) {
+    *bad_wr = wr;
+    return status;
+}
+
 }  // namespace
 
 int post_send(ibv_qp* public_qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
     Qp& qp = qp_of(public_qp);
+    if (qp.owner->is_dead()) return refuse(wr, bad_wr, EIO);
+    if (!may_send_in(qp.qp_base.state)) return refuse(wr, bad_wr, EINVAL);
     OptionalGuard guard(qp.sq.lock, qp.needs_lock);
     int status = 0;
-    if (qp.owner->is_dead()) status = EIO;
-    if (!may_send_in(qp.qp_base.state)) status = EINVAL;
     std::uint32_t head = qp.sq.head;
-    for (; wr != nullptr && status == 0; wr = wr->next) {
-        if (qp.sq.is_full(head)) {
-            status = ENOMEM;
-        } else {
-            auto* entry = reinterpret_cast<abi::SendEntry*>(qp.sq.entry(head));
-            status = write_send(qp, *entry, *wr);
-        }
+    for (; wr != nullptr; wr = wr->next, ++head) {
+        status = take_send(qp, head, *wr);
         if (status != 0) break;
-        ++head;
     }
-    if (status != 0) *bad_wr = wr;
     publish_sends(qp, head);
-    return status;
+    return status == 0 ? 0 : refuse(wr, bad_wr, status);
 }
 
 int post_recv(ibv_qp* public_qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
     Qp& qp = qp_of(public_qp);
     RecvQueue& rq = qp.rq;
+    if (qp.owner->is_dead()) return refuse(wr, bad_wr, EIO);
+    if (qp.qp_base.state == IBV_QPS_RESET || qp.qp_base.srq != nullptr) {
+        return refuse(wr, bad_wr, EINVAL);
+    }
+    if (rq.header == nullptr) return refuse(wr, bad_wr, ENOMEM);
     OptionalGuard guard(rq.lock, qp.needs_lock);
     int status = 0;
-    if (qp.owner->is_dead()) status = EIO;
-    if (qp.qp_base.state == IBV_QPS_RESET || qp.qp_base.srq != nullptr) status = EINVAL;
-    for (; wr != nullptr && status == 0; wr = wr->next) {
-        if (rq.head - rq.tail.load(std::memory_order_acquire) >= rq.capacity) {
-            status = ENOMEM;
-        } else {
-            status = write_recv(rq, rq.head & (rq.capacity - 1), *wr);
-        }
+    for (; wr != nullptr; wr = wr->next) {
+        status = take_recv(rq, *wr);
         if (status != 0) break;
-        ++rq.head;
     }
-    if (status != 0) *bad_wr = wr;
-    if (rq.header != nullptr) rq.publish();
+    rq.publish();
     if (qp.may_be_in_error.load(std::memory_order_relaxed)) qp.owner->doorbell.ring(qp.slot);
-    return status;
+    return status == 0 ? 0 : refuse(wr, bad_wr, status);
 }
 
 int post_srq_recv(ibv_srq* public_srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
     Srq& srq = srq_of(public_srq);
-    RecvQueue& queue = srq.queue;
-    std::lock_guard guard(queue.lock);
-    int status = context_of(srq.context).is_dead() ? EIO : 0;
-    for (; wr != nullptr && status == 0; wr = wr->next) {
-        if (srq.free_count == 0) {
-            status = ENOMEM;
-        } else {
-            std::uint32_t index = srq.free_entries[srq.free_count - 1];
-            status = write_recv(queue, index, *wr);
-            if (status == 0) {
-                queue.ring[queue.head & (queue.capacity - 1)] = index;
-                --srq.free_count;
-                ++queue.head;
-            }
-        }
+    if (context_of(srq.context).is_dead()) return refuse(wr, bad_wr, EIO);
+    std::lock_guard guard(srq.queue.lock);
+    int status = 0;
+    for (; wr != nullptr; wr = wr->next) {
+        status = take_srq_recv(srq, *wr);
         if (status != 0) break;
     }
-    if (status != 0) *bad_wr = wr;
-    queue.publish();
-    return status;
+    srq.queue.publish();
+    return status == 0 ? 0 : refuse(wr, bad_wr, status);
 }
 
 }  // namespace rdmalab::verbs

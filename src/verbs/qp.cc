@@ -183,9 +183,9 @@ int destroy_qp(Qp& qp) {
     int status =
         qp.owner->connection.call(abi::Op::kDestroyQp, abi::HandleRequest{qp.base().qp_num});
     if (destroy_status(*qp.owner, status) != 0) return status;
-    discard_all_completions(qp);
+    if (!qp.owner->is_abandoned) discard_all_completions(qp);
     leave_tables(qp);
-    wait_for_acknowledgements(qp);
+    if (!qp.owner->is_abandoned) wait_for_acknowledgements(qp);
     pthread_cond_destroy(&qp.base().cond);
     pthread_mutex_destroy(&qp.base().mutex);
     delete &qp;

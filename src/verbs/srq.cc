@@ -111,7 +111,7 @@ extern "C" int ibv_destroy_srq(ibv_srq* public_srq) {
         std::lock_guard guard(context.objects_mutex);
         context.srqs.erase(srq.handle, &srq);
     }
-    wait_for_acknowledgements(srq);
+    if (!context.is_abandoned) wait_for_acknowledgements(srq);
     pthread_cond_destroy(&srq.cond);
     pthread_mutex_destroy(&srq.mutex);
     delete &srq;

@@ -176,7 +176,7 @@ class Environment(unittest.TestCase):
     def test_few_descriptors_for_a_program(self):
         with Card() as card:
             program = card.run("ibv_rc_pingpong", "-g", 1, limits=limit(resource.RLIMIT_NOFILE, 6), expect=None)
-            self.one_clear_error(program, "(?i)open files|descriptors|EMFILE|Failed to get IB devices|No IB devices")
+            self.one_clear_error(program, "Couldn't get context|Failed to get IB devices|No IB devices")
             card.wait_idle()
 
     def test_few_descriptors_for_the_card(self):
@@ -188,7 +188,7 @@ class Environment(unittest.TestCase):
             refused = [holder for holder in holders if not holder.running()]
             self.assertTrue(refused, "12 clients fit into 24 descriptors?")
             for holder in refused:
-                self.one_clear_error(holder, "(?i)open files|descriptors|couldn't get|failed|no ib devices")
+                self.one_clear_error(holder, "(?i)open files|descriptors|couldn't get|no ib devices")
             for holder in holders:
                 holder.kill_group()
             resource.prlimit(card.pid, resource.RLIMIT_NOFILE, (1024, 1024))

@@ -1,5 +1,6 @@
 """Help, manual pages, completion, and what `make install` puts where."""
 
+import fcntl
 import os
 import re
 import shutil
@@ -128,6 +129,10 @@ class Installation(launcher_kit.LauncherTest):
     def setUp(self):
         super().setUp()
         self.prefix = os.path.join(self.folder, "usr")
+        # All installations of a build write the same list of files: one at a time.
+        lock = open(os.path.join(BUILD, "install.lock"), "w")
+        self.addCleanup(lock.close)
+        fcntl.flock(lock, fcntl.LOCK_EX)
         manifest = os.path.join(BUILD, "install_manifest.txt")
         self.addCleanup(lambda: os.path.exists(manifest) and os.remove(manifest))
         self.install()

@@ -30,11 +30,7 @@ function(rdmalab_python_tests label)
         set(labels ${extra_label})
       endif()
       math(EXPR timeout "${timeout} * ${RDMALAB_TIME_FACTOR}")
-      set(configurations)
-      if(extra_label STREQUAL "soak")  # hours of work are asked for: ctest -C soak -L soak
-        set(configurations CONFIGURATIONS soak)
-      endif()
-      add_test(NAME ${label}.${stem}.${short} COMMAND ${RDMALAB_PYTHON} ${path} ${name} ${configurations})
+      add_test(NAME ${label}.${stem}.${short} COMMAND ${RDMALAB_PYTHON} ${path} ${name})
       set_tests_properties(${label}.${stem}.${short} PROPERTIES TIMEOUT ${timeout} LABELS ${labels} PROCESSORS ${processors}
         ENVIRONMENT "RDMALAB_BUILD=${CMAKE_BINARY_DIR};RDMALAB_TIME_FACTOR=${RDMALAB_TIME_FACTOR};PYTHONDONTWRITEBYTECODE=1")
     endforeach()

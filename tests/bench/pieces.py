@@ -9,6 +9,7 @@ import glob
 import json
 import os
 import re
+import shutil
 import subprocess
 
 
@@ -51,6 +52,8 @@ def counted(program, name, min_time):
 
 
 def instructions(program, name):
+    if shutil.which("valgrind") is None:
+        return float("nan")
     few, few_iterations = counted(program, name, 0.000001)
     many, many_iterations = counted(program, name, 0.05)
     if many_iterations <= few_iterations:

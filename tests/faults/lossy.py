@@ -1,5 +1,5 @@
 """A bad cable: 1 % loss, 0.5 % reordering, 0.5 % duplication and 0.1 % corruption together. RC completes and every byte
-is right. `make test` moves 64 MiB per verb; label `soak` (ctest -C soak -L soak) the full GiB."""
+of 1 GiB per verb is right."""
 
 import os
 import sys
@@ -77,19 +77,18 @@ class Lossy(unittest.TestCase):
             self.assertEqual(cables["a_to_b"]["lost"], 0)
 
 
-def add(verb, total, name, properties, timeout):
-    @harness.costs(**properties)
+def add(verb, total, name):
+    @harness.costs(timeout=300)
     def test(self):
-        self.move(verb, total, timeout)
+        self.move(verb, total, 250)
 
     setattr(Lossy, f"test_{verb}_{name}", test)
 
 
 for verb_ in data.BULK_VERBS:
-    add(verb_, 64 * MIB, "64_mib", {"timeout": 120}, 90)
-    add(verb_, GIB, "one_gib", {"timeout": 900, "label": "soak"}, 800)
+    add(verb_, GIB, "one_gib")
 for verb_ in ("fetch_add", "compare_swap"):
-    add(verb_, 5_000, "values", {"timeout": 120}, 90)
+    add(verb_, 20_000, "values")
 
 if __name__ == "__main__":
     harness.main()

@@ -12,11 +12,11 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import data
 import harness
+import middleware
 import perftest
 import pingpong
 import roce
 from harness import CLIENT_DEVICE, SERVER_DEVICE, Card, Failure, reserved_port, wait_until
-from middleware import ucx_environment
 from perftest import Case
 
 WARNING = 0x600000  # severity of tshark's expert information
@@ -143,6 +143,24 @@ class Frames(unittest.TestCase):
         for qpn, used in ports.items():
             self.assertEqual(len(used), 1, f"source ports towards QP {qpn}: {used}")
 
+    def test_marked_data_makes_notifications(self):
+        """Every ECN-capable frame of one direction is marked CE on the cable; the receiver notifies, at most once per QP
+        in the interval, and the sender counts."""
+        with Card() as card:
+            card.link("--direction", "b-to-a", "--ce", "100%")
+            with capture(card, "p0") as path:
+                data.move(card, "write", "--messages", 200, "--sizes", 65536)
+            functions = card.counters()["functions"]
+            server, client = functions[SERVER_DEVICE], functions[CLIENT_DEVICE]
+            self.assertGreater(server["np_ecn_marked_roce_packets"], 200)
+            self.assertGreater(server["np_cnp_sent"], 0)
+            self.assertLess(server["np_cnp_sent"], server["np_ecn_marked_roce_packets"])
+            self.assertEqual(client["rp_cnp_handled"], server["np_cnp_sent"])
+            frames = check_capture(path)
+            self.assertEqual(sum(frame.opcode == roce.CNP for frame in frames), server["np_cnp_sent"])
+            marked = sum(frame.traffic_class & 3 == 3 for frame in frames)
+            self.assertEqual(marked, server["np_ecn_marked_roce_packets"])
+
     def test_perftest_traffic_class(self):
         with Card() as card:
             with capture(card, "p0") as path:
@@ -182,7 +200,7 @@ UC_SEND, UC_WRITE, UD_SEND = {0x20, 0x21, 0x22}, {0x26, 0x27, 0x28}, {0x64}
 
 def ucx(transports, test):
     def run(card):
-        env = tuple(ucx_environment(transports, device) for device in (SERVER_DEVICE, CLIENT_DEVICE))
+        env = tuple(middleware.ucx_environment(transports, device) for device in (SERVER_DEVICE, CLIENT_DEVICE))
         with reserved_port() as port:
             argv = ["ucx_perftest", "-p", port]
             client = [*argv, "127.0.0.1", "-t", test, "-s", 8192, "-n", 100, "-w", 10]
@@ -196,6 +214,10 @@ def fabric(card):
         card, *"fi_pingpong -p verbs -e dgram -I 20".split(), port_flags=("-B", "-P"),
         devices=(SERVER_DEVICE + "-dgram", CLIENT_DEVICE + "-dgram"),
     )
+
+
+def mpi(card):
+    middleware.run_mpi(card, "rc", [SERVER_DEVICE, CLIENT_DEVICE])
 
 
 def perftest_case(verb, metric, transport, gid):
@@ -236,7 +258,9 @@ FAMILIES = {
     "compare_swap": (data_case("compare_swap"), {0x13, roce.RC_ATOMIC_ACK}),
     "ucx_rc_tag": (ucx("rc", "tag_bw"), {roce.RC_ACK}),
     "ucx_rc_get": (ucx("rc", "ucp_get"), {roce.RC_READ_REQUEST}),
+    "ucx_rc_put": (ucx("rc", "ucp_put_bw"), {roce.RC_ACK}),
     "ucx_ud_tag": (ucx("ud", "tag_bw"), UD_SEND),
+    "mpi": (mpi, {roce.RC_ACK}),
     "fi_pingpong_dgram": (fabric, UD_SEND),
 }
 

@@ -90,8 +90,6 @@ private:
     std::vector<End> ports_;   // as in CardConfig::ports
     std::vector<End> vports_;  // as in CardConfig::functions
     std::vector<std::unique_ptr<Cable>> cables_;
-    std::uint64_t seed_;
-    bool as_bytes_;
 };
 
 }  // namespace rdmalab::card

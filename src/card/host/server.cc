@@ -46,6 +46,14 @@ bool is_context_op(abi::Op op) {
            (op >= abi::Op::kAllocPd && op <= abi::Op::kDetachMcast);
 }
 
+// Rounds that settle() grants a card whose traffic never ends.
+constexpr int kSettleRoundsMax = 16;
+
+// Requests whose outcome depends on work that the client has posted or seen completed before.
+bool must_settle(abi::Op op) {
+    return op == abi::Op::kResizeCq || op == abi::Op::kModifyQp || op == abi::Op::kDestroyQp;
+}
+
 // What is wrong with the framing of a request; code 0 when nothing is.
 Error check_framing(const abi::RequestHeader& header, std::size_t length, bool truncated) {
     if (length < sizeof header) {
@@ -158,12 +166,22 @@ void Server::close(std::uint64_t id) {
     parts_.poller.remove(connection.process_watch);
     parts_.captures.stop_all(id);
     if (connection.owner.value != 0) {
+        settle();
         parts_.card.close_context(connection.owner);
         parts_.attachments.destroy(connection.owner);
         spdlog::info("process {} has left {}", connection.peer.pid,
                      parts_.card.config().functions[connection.device].device);
     }
     connections_.erase(found);
+}
+
+// An adapter is done with what it has heard before a later command reaches it: doorbells are seen,
+// and an ACK whose message the client has already polled leaves before the client destroys the QP.
+// Who is scheduled first must not decide over either.
+void Server::settle() {
+    for (int round = 0; round < kSettleRoundsMax; ++round) {
+        if (!parts_.card.poll(monotonic_now())) return;
+    }
 }
 
 void Server::close_all() {
@@ -225,9 +243,7 @@ Server::Reply Server::dispatch(Connection& connection, abi::Op op, ByteView body
     }
     if (op == abi::Op::kCreateChannel) return create_channel(connection, body);
     if (op == abi::Op::kDestroyChannel) return destroy_channel(connection, body);
-    // An adapter hears the doorbells of earlier work before a later command: whether the unpolled
-    // entries fit must not depend on who is scheduled first.
-    if (op == abi::Op::kResizeCq) parts_.card.poll(monotonic_now());
+    if (must_settle(op)) settle();
     return parts_.card.handle_request(connection.owner, op, body, monotonic_now());
 }
 

@@ -46,6 +46,7 @@ public:
     std::size_t connection_count() const { return connections_.size(); }
 
 private:
+    void settle();
     struct Connection {
         std::uint64_t id = 0;
         UniqueFd socket;

@@ -304,6 +304,7 @@ Result<QpAttributes> Engine::query_qp(OwnerId owner, Qpn qpn) const {
     QpAttributes attributes = qp->attributes;
     attributes.state = attributes.current_state = qp->state;
     attributes.caps = qp->init.caps;
+    attributes.sq_draining = qp->requester.is_draining;
     if (qp->state == QpState::kRts) attributes.sq_psn = qp->requester.next_psn;
     return attributes;
 }

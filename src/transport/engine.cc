@@ -2,6 +2,8 @@
 // to the next frame. See engine.h for the order of the calls.
 #include "transport/engine.h"
 
+#include <algorithm>
+
 #include "transport/engine_impl.h"
 #include "transport/notification.h"
 #include "transport/qp_errors.h"

@@ -140,10 +140,12 @@ TEST_F(FailureTest, sqd_ends_what_was_begun_and_starts_nothing) {
     ASSERT_EQ(modify(bench.a, qa, QpState::kSqd, kQpEnSqdAsyncNotify), 0);
     bench.settle();
     EXPECT_THAT(bench.a.poll_events(), IsEmpty());
+    EXPECT_TRUE(bench.a.engine.query_qp(Host::kOwner, qa)->sq_draining);
     bench.fate = nullptr;
     bench.run(seconds(1));
     EXPECT_THAT(bench.a.poll_send(), ElementsAre(with_id(1, WcStatus::kSuccess)));
     EXPECT_THAT(bench.a.poll_events(), ElementsAre(event(AsyncEventType::kSqDrained)));
+    EXPECT_FALSE(bench.a.engine.query_qp(Host::kOwner, qa)->sq_draining);
     ASSERT_EQ(modify(bench.a, qa, QpState::kRts), 0);
     bench.settle();
     EXPECT_THAT(bench.a.poll_send(), ElementsAre(with_id(2, WcStatus::kSuccess)));

@@ -18,6 +18,11 @@ enum class Timer : std::uint8_t {
 };
 inline constexpr std::size_t kTimerCount = 3;
 
+// Packets of a message: an empty one takes a packet too.
+constexpr std::uint32_t packets_for(std::uint32_t length, std::uint32_t mtu) {
+    return length == 0 ? 1 : (length - 1) / mtu + 1;
+}
+
 // A place in a list of SGEs.
 struct SgeCursor {
     std::uint32_t index = 0;

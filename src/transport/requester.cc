@@ -28,10 +28,6 @@ constexpr std::uint32_t kAckInterval = 64;
 constexpr std::uint32_t kReadPacketsMax = 1u << 21;
 constexpr std::uint32_t kOwnQkeyBit = 0x8000'0000;
 
-std::uint32_t packets_for(std::uint32_t length, std::uint32_t mtu) {
-    return length == 0 ? 1 : (length - 1) / mtu + 1;
-}
-
 wire::PacketKind packet_kind(WrOpcode opcode) {
     switch (opcode) {
         case WrOpcode::kWrite:

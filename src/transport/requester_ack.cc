@@ -9,6 +9,8 @@
 // The retransmission timer runs for exactly the interval that the attribute names, 4.096 us *
 // 2^timeout; the standard allows up to four times that. With a retry count of n a dead peer is
 // found after (n + 1) such intervals.
+#include <algorithm>
+
 #include "transport/placement.h"
 #include "transport/qp_errors.h"
 #include "transport/requester.h"

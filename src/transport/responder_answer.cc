@@ -5,6 +5,7 @@
 // A repeated read or atomic moves the row's cursor back to it. Everything behind it is then
 // answered again too, whether it is asked for again or not: so the responses stay in order even if
 // the repetition came from the network and not from the requester.
+#include <algorithm>
 #include <bit>
 
 #include "transport/placement.h"

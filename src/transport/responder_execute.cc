@@ -1,4 +1,7 @@
 // Execution of requests that passed the checks: where their data goes and what completes.
+#include <algorithm>
+#include <cstring>
+
 #include "transport/placement.h"
 #include "transport/qp_errors.h"
 #include "transport/responder.h"
@@ -9,10 +12,6 @@ namespace {
 using wire::PacketKind;
 
 constexpr std::uint32_t kGrhLength = 40;
-
-std::uint32_t packets_for(std::uint32_t length, std::uint32_t mtu) {
-    return length == 0 ? 1 : (length - 1) / mtu + 1;
-}
 
 // Where the immediate stands: behind RETH or DETH, or right behind the BTH.
 std::uint32_t immediate_of(const Request& request) {

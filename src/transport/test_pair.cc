@@ -264,10 +264,11 @@ void Bench::hold(const wire::Frame& frame, Duration delay) {
     held_.push_back(std::move(held));
 }
 
-void Bench::carry(const wire::Frame& frame) {
+void Bench::carry(wire::Frame& frame) {
     ++frames_sent;
     if (is_tracing) trace.push_back(wire::print(frame));
-    const Fate lot = fate ? fate(frame) : Fate{};
+    if (!fate) return deliver(frame);
+    const Fate lot = fate(frame);
     if (lot.is_lost) return;
     for (int copy = 0; copy < (lot.is_repeated ? 2 : 1); ++copy) {
         wire::Frame arriving = frame;

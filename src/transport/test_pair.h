@@ -156,7 +156,7 @@ private:
         std::unique_ptr<wire::Frame> frame;
         std::unique_ptr<std::vector<std::byte>> payload;
     };
-    void carry(const wire::Frame& frame);
+    void carry(wire::Frame& frame);
     void deliver(wire::Frame& frame);
     bool release_held();
     void hold(const wire::Frame& frame, Duration delay);

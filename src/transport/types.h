@@ -223,6 +223,7 @@ struct AddressVector {
 struct QpAttributes {
     QpState state = QpState::kReset, current_state = QpState::kReset;
     bool sqd_async_notify = false;
+    bool sq_draining = false;  // query only: in SQD, and not yet drained
     std::uint32_t access = 0;  // AccessFlags
     std::uint16_t pkey_index = 0;
     std::uint8_t port = 1;

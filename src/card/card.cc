@@ -7,6 +7,7 @@
 
 #include "base/limits.h"
 #include "card/address_book.h"
+#include "card/cm_service.h"
 #include "card/control.h"
 #include "card/doorbells.h"
 #include "card/function.h"
@@ -60,6 +61,13 @@ bool icrc_is_right(const wire::Frame& frame) {
     return icrc.value() == frame.icrc;
 }
 
+// Management datagrams go to the connection manager, all else to the engine.
+bool is_for_gsi(const wire::Frame& frame) {
+    return wire::is_roce(frame) &&
+           wire::header_at<wire::Bth>(frame, frame.bth_offset)->destination_qp ==
+               wire::kGsiQpn.value;
+}
+
 }  // namespace
 
 struct Card::Impl final : FrameSink {
@@ -68,6 +76,8 @@ struct Card::Impl final : FrameSink {
     void deliver(std::uint32_t function, wire::Frame& frame, Instant now) override;
     bool scan_doorbells();
     bool handle_timeouts(Instant now);
+    bool has_work(const Function& function) const;
+    bool poll_frame(Function& function, Instant now, wire::Frame& frame);
     bool move_frames(Instant now);
     void finish_round(Instant now);
     bool any_touched() const;
@@ -82,6 +92,7 @@ struct Card::Impl final : FrameSink {
     std::vector<transport::CopyFault> faults;  // of this round
     std::vector<std::unique_ptr<Function>> functions;
     Switchboard switchboard;
+    CmService cm;
     std::unordered_map<OwnerId, std::unique_ptr<Context>> contexts;
     std::vector<Context*> context_list;  // what the doorbell scan walks
     std::size_t turn = 0;                // the function whose frames come first
@@ -93,7 +104,8 @@ Card::Impl::Impl(const CardConfig& given, HostPort& host_port, transport::Memory
       memory(memory_port),
       addresses(config),
       control(host, addresses),
-      switchboard(config, host, memory, *this, faults) {
+      switchboard(config, host, memory, *this, faults),
+      cm(config, host) {
     for (std::uint32_t i = 0; i < config.functions.size(); ++i) {
         transport::EngineConfig engine;
         engine.index = static_cast<std::uint8_t>(i);
@@ -120,6 +132,10 @@ void Card::Impl::deliver(std::uint32_t function, wire::Frame& frame, Instant now
     Function& receiver = *functions[function];
     receiver.touch();
     if (!icrc_is_right(frame)) return receiver.engine().count_icrc_error();
+    if (is_for_gsi(frame)) {
+        if (!wire::invariants_unchanged(frame)) return receiver.engine().count_icrc_error();
+        return cm.handle_frame(function, frame, now);
+    }
     receiver.engine().handle_frame(frame, now);
 }
 
@@ -143,7 +159,19 @@ bool Card::Impl::handle_timeouts(Instant now) {
         function->engine().handle_timeout(now);
         any = true;
     }
+    if (cm.next_deadline() <= now) {
+        cm.handle_timeout(now);
+        any = true;
+    }
     return any;
+}
+
+bool Card::Impl::has_work(const Function& function) const {
+    return function.engine().has_work() || cm.has_work(function.index());
+}
+
+bool Card::Impl::poll_frame(Function& function, Instant now, wire::Frame& frame) {
+    return cm.poll_frame(function.index(), frame) || function.engine().poll_frame(now, frame);
 }
 
 // Every engine in turn, so that answers overtake long messages of others.
@@ -156,9 +184,9 @@ bool Card::Impl::move_frames(Instant now) {
         progress = false;
         for (std::size_t k = 0; k < functions.size() && moved < kRoundFramesMax; ++k) {
             Function& function = *functions[(turn + k) % functions.size()];
-            if (!function.engine().has_work()) continue;
+            if (!has_work(function)) continue;
             function.touch();
-            for (std::size_t n = 0; n < share && function.engine().poll_frame(now, frame); ++n) {
+            for (std::size_t n = 0; n < share && poll_frame(function, now, frame); ++n) {
                 switchboard.handle_frame(function.index(), frame, now);
                 ++moved;
                 progress = true;
@@ -183,8 +211,8 @@ void Card::Impl::finish_round(Instant now) {
 }
 
 bool Card::Impl::any_touched() const {
-    return std::any_of(functions.begin(), functions.end(), [](const auto& function) {
-        return function->is_touched() || function->engine().has_work();
+    return std::any_of(functions.begin(), functions.end(), [this](const auto& function) {
+        return function->is_touched() || has_work(*function);
     });
 }
 
@@ -283,6 +311,17 @@ std::vector<abi::DeviceInfo> Card::list_devices() const {
     return devices;
 }
 
+ControlReply Card::open_cm_session(CmSessionId session, std::uint64_t visible, ByteView body) {
+    return impl_->cm.open_session(session, visible, body);
+}
+void Card::close_cm_session(CmSessionId session, Instant now) {
+    impl_->cm.close_session(session, now);
+}
+ControlReply Card::handle_cm_request(CmSessionId session, abi::CmOp op, ByteView body,
+                                     Instant now) {
+    return impl_->cm.handle_request(session, op, body, now);
+}
+
 bool Card::poll(Instant now) {
     Impl& card = *impl_;
     if (card.functions.empty()) return false;
@@ -295,7 +334,7 @@ bool Card::poll(Instant now) {
 }
 
 Instant Card::next_deadline() const {
-    Instant deadline = impl_->switchboard.next_deadline();
+    Instant deadline = std::min(impl_->switchboard.next_deadline(), impl_->cm.next_deadline());
     for (const auto& function : impl_->functions) {
         deadline = std::min(deadline, function->engine().next_deadline());
     }
@@ -332,6 +371,9 @@ void Card::set_tap(TapPoint point, bool on) { impl_->switchboard.set_tap(point, 
 
 const transport::Engine& Card::engine(std::uint32_t function) const {
     return impl_->functions[function]->engine();
+}
+const transport::CmCounters& Card::cm_counters(std::uint32_t function) const {
+    return impl_->cm.counters(function);
 }
 PortCounters Card::port_counters(std::uint32_t port) const {
     return impl_->switchboard.port_counters(port);

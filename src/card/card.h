@@ -18,8 +18,10 @@
 #include <vector>
 
 #include "base/result.h"
+#include "card/cm_host.h"
 #include "card/config.h"
 #include "card/ring_abi.h"
+#include "transport/cm_types.h"
 #include "transport/engine.h"
 #include "wire/frame.h"
 
@@ -39,9 +41,8 @@ struct TapPoint {
     bool operator==(const TapPoint&) const = default;
 };
 
-class HostPort {
+class HostPort : public CmHostPort {
 public:
-    virtual ~HostPort() = default;
     // Zeroed, page-aligned shared memory in the context's memfd. ENOMEM when there is none.
     virtual Result<MappedRegion> allocate_region(OwnerId owner, std::uint64_t length) = 0;
     virtual void free_region(OwnerId owner, const MappedRegion& region) = 0;
@@ -55,6 +56,12 @@ public:
     // A frame passes a tap that set_tap switched on. `inbound`: towards the function (representor)
     // or from the cable (port).
     virtual void captured(TapPoint point, const wire::Frame& frame, bool inbound) = 0;
+    // Of CmHostPort. Only a host that opens CM sessions needs to do something here.
+    void notify_cm(CmSessionId, std::uint32_t, const abi::CmEventRecord&) override {}
+    std::vector<abi::CmEventRecord> withdraw_cm(CmSessionId, std::uint32_t,
+                                                std::uint32_t) override {
+        return {};
+    }
 };
 
 // Reply to a control request: `status` is 0 or an errno value; `text` explains it (may be empty).
@@ -92,6 +99,13 @@ public:
     ControlReply handle_request(OwnerId owner, abi::Op op, ByteView body, Instant now);
     std::vector<abi::DeviceInfo> list_devices() const;
 
+    // --- CM sessions (cm_abi.h). Bit i of `visible` lets the session see device i. The body is
+    // that of kOpen, the reply's an abi::CmOpenReply.
+    ControlReply open_cm_session(CmSessionId session, std::uint64_t visible, ByteView body);
+    void close_cm_session(CmSessionId session, Instant now);
+    // All other ops of abi::CmOp; for channels the host makes and closes the pipe.
+    ControlReply handle_cm_request(CmSessionId session, abi::CmOp op, ByteView body, Instant now);
+
     // --- Data path.
     bool poll(Instant now);
     Instant next_deadline() const;
@@ -107,6 +121,7 @@ public:
 
     // --- Facts.
     const transport::Engine& engine(std::uint32_t function) const;
+    const transport::CmCounters& cm_counters(std::uint32_t function) const;
     PortCounters port_counters(std::uint32_t port) const;
     PortCounters vport_counters(std::uint32_t function) const;
     CableCounters cable_counters(std::uint32_t cable, bool a_to_b) const;

@@ -80,6 +80,12 @@ DeviceSet CmDirectory::all() const {
     return devices_.size() == 64 ? ~DeviceSet{0} : (DeviceSet{1} << devices_.size()) - 1;
 }
 
+std::optional<MacAddress> CmDirectory::mac_of(const Gid& gid) const {
+    const auto owner = owners_.find(gid);
+    if (owner == owners_.end()) return std::nullopt;
+    return devices_[owner->second.device].mac;
+}
+
 std::optional<CmDirectory::Place> CmDirectory::place_of(std::uint32_t device,
                                                         const Gid& gid) const {
     const std::vector<Gid>& gids = devices_[device].gids;

@@ -63,9 +63,10 @@ public:
                          const CmEndpoint& destination) const;
     // The address of a device from which `peer` is reached.
     std::optional<Place> source_for(std::uint32_t device, const Gid& peer) const;
+    std::optional<MacAddress> mac_of(const Gid& gid) const;
     std::optional<Place> place_of(std::uint32_t device, const Gid& gid) const;
 
-    std::size_t device_count() const { return devices_.size(); }
+    const std::vector<Gid>& gids(std::uint32_t device) const { return devices_[device].gids; }
     DeviceSet all() const;
 
 private:

@@ -41,9 +41,11 @@ bool is_valid_type(std::uint16_t port_space, std::uint8_t qp_type) {
 
 CmService::CmService(const CardConfig& config, CmHostPort& host)
     : host_(host), directory_(config), ports_(config.seed ^ 0x706f'7274) {
-    for (std::size_t i = 0; i < config.functions.size(); ++i) {
+    for (std::uint32_t i = 0; i < config.functions.size(); ++i) {
         transport::CmConfig cm;
         cm.mac = config.functions[i].mac;
+        cm.gids = directory_.gids(i);
+        cm.find_mac = [this](const Gid& gid) { return directory_.mac_of(gid); };
         cm.ca_guid = guid_of(cm.mac);
         cm.path_mtu = static_cast<std::uint8_t>(mtu_to_verbs(config.port_mtu));
         cm.seed = (config.seed ^ 0x636d) * 0x9e37'79b9'7f4a'7c15 + i;

@@ -30,20 +30,17 @@ abi::CmAddress cm_address(const std::string& text, std::uint16_t port) {
     return endpoint.to_abi();
 }
 
-CmClient::CmClient(CmService& service, FakeCmHost& host, std::uint32_t session, const Instant& now,
-                   DeviceSet visible)
-    : service_(service), host_(host), session_{session}, now_(now) {
-    const abi::CmOpenRequest request{0};
-    const ControlReply reply = service_.open_session(
-        session_, visible, {reinterpret_cast<const std::byte*>(&request), sizeof request});
-    visible_ = load_bytes<abi::CmOpenReply>(reply.body.data()).devices;
+CmClient::CmClient(Door door, FakeCmHost& host, std::uint32_t session)
+    : door_(std::move(door)), host_(host), session_{session} {
+    abi::CmOpenReply reply{};
+    call(abi::CmOp::kOpen, abi::CmOpenRequest{0}, reply);
+    visible_ = reply.devices;
     channel_ = create_channel();
 }
 
 std::uint32_t CmClient::create_channel() {
-    const ControlReply reply =
-        service_.handle_request(session_, abi::CmOp::kCreateChannel, {}, now_);
-    return load_bytes<abi::HandleReply>(reply.body.data()).handle;
+    const ControlReply reply = door_(session_, abi::CmOp::kCreateChannel, {});
+    return reply.status == 0 ? load_bytes<abi::HandleReply>(reply.body.data()).handle : 0;
 }
 
 std::uint32_t CmClient::create_id(std::uint16_t port_space, std::uint8_t type) {
@@ -125,6 +122,14 @@ std::size_t CmClient::pending(std::uint32_t channel) {
 }
 
 CmWorld::CmWorld(CardConfig given) : config(std::move(given)), service(config, host) {}
+
+CmClient CmWorld::client(DeviceSet visible) {
+    const auto door = [this, visible](CmSessionId session, abi::CmOp op, ByteView body) {
+        return op == abi::CmOp::kOpen ? service.open_session(session, visible, body)
+                                      : service.handle_request(session, op, body, now);
+    };
+    return CmClient(door, host, next_session_++);
+}
 
 bool CmWorld::move_frames() {
     bool any = false;

@@ -33,8 +33,9 @@ abi::CmAddress cm_address(const std::string& text, std::uint16_t port = 0);
 // The client library of one process, as far as a test needs one.
 class CmClient {
 public:
-    CmClient(CmService& service, FakeCmHost& host, std::uint32_t session, const Instant& now,
-             DeviceSet visible = ~DeviceSet{0});
+    // How requests reach the connection manager; kOpen is the first.
+    using Door = std::function<ControlReply(CmSessionId, abi::CmOp, ByteView)>;
+    CmClient(Door door, FakeCmHost& host, std::uint32_t session);
 
     // The status of a request; `reply` is filled when it succeeded.
     template <class Request, class Reply>
@@ -50,8 +51,7 @@ public:
     }
     template <class Request>
     ControlReply send(abi::CmOp op, const Request& request) {
-        return service_.handle_request(
-            session_, op, {reinterpret_cast<const std::byte*>(&request), sizeof request}, now_);
+        return door_(session_, op, {reinterpret_cast<const std::byte*>(&request), sizeof request});
     }
 
     std::uint32_t create_channel();
@@ -81,10 +81,9 @@ public:
     DeviceSet visible() const { return visible_; }
 
 private:
-    CmService& service_;
+    Door door_;
     FakeCmHost& host_;
     CmSessionId session_;
-    const Instant& now_;
     std::uint32_t channel_ = 0;
     std::uint64_t next_cookie_ = 1'000;
     DeviceSet visible_ = 0;
@@ -96,9 +95,7 @@ public:
     explicit CmWorld(CardConfig config = loopback_config());
 
     void run_for(Duration time);
-    CmClient client(DeviceSet visible = ~DeviceSet{0}) {
-        return CmClient(service, host, next_session_++, now, visible);
-    }
+    CmClient client(DeviceSet visible = ~DeviceSet{0});
 
     struct Connected {
         std::uint32_t active, passive;

@@ -287,6 +287,16 @@ TEST_F(CmTest, what_is_not_a_datagram_of_qp_1_is_counted_and_dropped) {
     EXPECT_EQ(pair.server().counters().malformed, 5u);
 }
 
+TEST_F(CmTest, a_datagram_to_somebody_else_is_not_answered) {
+    wire::MadBytes mad;
+    wire::emit_cm(wire::DreqMessage{}, mad);
+    pair.server().handle_frame(
+        testing::gsi_frame(testing::client_gid(), testing::client_gid(), mad), pair.now());
+    wire::Frame out;
+    EXPECT_FALSE(pair.server().poll_frame(out));
+    EXPECT_EQ(pair.server().counters().misdirected, 1u);
+}
+
 TEST_F(CmTest, a_dreq_with_a_foreign_qpn_is_dropped) {
     const auto ids = pair.establish();
     pair.drop = [](bool, const wire::CmMessage&) { return true; };
@@ -316,6 +326,7 @@ TEST_F(CmTest, a_service_that_dies_rejects_its_queries) {
 
 TEST_F(CmTest, a_full_table_rejects_with_no_resources) {
     CmConfig config;
+    config.gids = {testing::server_gid()};
     config.connection_max = 1;
     Cm small(config);
     small.listen(CmListenerId{1}, {.service_id = testing::kService});

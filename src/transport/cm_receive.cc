@@ -76,6 +76,12 @@ void Cm::handle_frame(const wire::Frame& frame, Instant now) {
     origin.local = wire::destination_gid(frame);
     origin.peer = wire::source_gid(frame);
     origin.peer_mac = wire::source_mac(frame);
+    // A switch floods what has an unknown MAC; an answer in the name of another would do harm.
+    if (std::find(config_.gids.begin(), config_.gids.end(), origin.local) == config_.gids.end()) {
+        ++counters_.misdirected;
+        return;
+    }
+    if (config_.find_mac) origin.peer_mac = config_.find_mac(origin.peer).value_or(origin.peer_mac);
     std::visit([&](const auto& m) { receive(m, origin, now); }, message);
 }
 

@@ -74,6 +74,7 @@ wire::Frame gsi_frame(const Gid& source, const Gid& destination, const wire::Mad
 CmConfig CmPair::config(std::size_t index, std::uint64_t seed) {
     CmConfig config;
     config.mac = mac_of(index);
+    config.gids = {index == 0 ? client_gid() : server_gid()};
     config.ca_guid = 0x0200'00ff'fe00'0000 + index + 1;
     config.seed = seed * 2 + index;
     return config;

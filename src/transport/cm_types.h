@@ -1,6 +1,7 @@
 // The vocabulary of the connection manager: what its user asks for and what it gets back.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -23,6 +24,10 @@ constexpr Duration cm_time(std::uint8_t exponent) {
 
 struct CmConfig {
     MacAddress mac;
+    std::vector<Gid> gids;  // what is sent to others is not for us
+    // The MAC of a neighbour. Where it is known it is preferred to the source MAC of a frame, which
+    // no CRC of the packet covers.
+    std::function<std::optional<MacAddress>(const Gid&)> find_mac = nullptr;
     std::uint64_t ca_guid = 0;
     std::uint8_t path_mtu = 5;      // code of the port's MTU: 1..5 for 256..4096
     std::uint8_t packet_rate = 16;  // code of the port's rate (16: 100 Gb/s)
@@ -137,6 +142,7 @@ struct CmQpFacts {
 
 struct CmCounters {
     std::uint64_t tx_mads = 0, rx_mads = 0, retransmitted = 0, duplicates = 0;
+    std::uint64_t misdirected = 0;   // to a GID that is not ours
     std::uint64_t malformed = 0;     // not a MAD of QP 1, or not one of communication management
     std::uint64_t unmatched = 0;     // for no connection of ours
     std::uint64_t out_of_state = 0;  // for one that does not expect it

@@ -9,6 +9,7 @@
 #include "card/address_book.h"
 #include "card/cm_service.h"
 #include "card/control.h"
+#include "card/control_reply.h"
 #include "card/doorbells.h"
 #include "card/function.h"
 #include "card/switchboard.h"
@@ -37,14 +38,6 @@ template <std::size_t Size>
 void copy_text(char (&to)[Size], const std::string& from) {
     const std::size_t length = std::min(from.size(), Size - 1);
     std::memcpy(to, from.data(), length);
-}
-
-template <class Body>
-ControlReply success(const Body& body) {
-    ControlReply reply;
-    reply.body.resize(sizeof body);
-    store_bytes(reply.body.data(), body);
-    return reply;
 }
 
 // Of a frame that came from bytes; the engine looks after those whose ICRC is elided. The CRC

@@ -97,16 +97,25 @@ Status enter_user_namespace() {
     return write_file("/proc/self/gid_map", fmt::format("{0} {0} 1", gid));
 }
 
+// What the machine mounts later still arrives here; what is mounted here stays here. In a chroot
+// "/" is no mount of its own; then it is enough to detach those that will be covered.
+Status detach_mounts() {
+    constexpr unsigned long kFlags = MS_REC | MS_SLAVE;
+    if (mount(nullptr, "/", nullptr, kFlags, nullptr) == 0) return {};
+    for (const char* path : {"/sys", "/dev"}) {
+        if (mount(nullptr, path, nullptr, kFlags, nullptr) != 0) {
+            return failed(fmt::format("detach the mounts of {}", path));
+        }
+    }
+    return {};
+}
+
 Status enter_namespaces() {
     if (unshare(CLONE_NEWNS) != 0) {
         if (errno != EPERM) return failed("make a mount namespace");
         if (Status status = enter_user_namespace(); !status) return status;
     }
-    // What the machine mounts later still arrives here; what is mounted here stays here.
-    if (mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr) != 0) {
-        return failed("detach the mounts");
-    }
-    return {};
+    return detach_mounts();
 }
 
 // ------------------------------------------------------------------------------------------------

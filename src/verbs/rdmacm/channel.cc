@@ -65,8 +65,10 @@ Channel* create_channel(Session* session) {
         return fail_null(ENOMEM);
     }
     channel->session = session;
-    status = make_pipe(*channel);
+    channel->life = new (std::nothrow) ChannelLife();
+    status = channel->life != nullptr ? make_pipe(*channel) : ENOMEM;
     if (status != 0) {
+        delete channel->life;
         delete channel;
         session->release();
         return fail_null(status);
@@ -77,11 +79,13 @@ Channel* create_channel(Session* session) {
 
 void destroy_channel(Channel& channel) {
     forget(channel);
+    channel.life->is_over = true;
     // Fails only when the card is dead, or when the program keeps ids on the channel, which it must
     // not: the card ends those with the session.
     channel.session->call(abi::CmOp::kDestroyChannel, abi::HandleRequest{channel.handle});
     if (channel.fd >= 0) close(channel.fd);
     channel.session->release();
+    channel.life->release();
     delete &channel;
 }
 

@@ -2,6 +2,7 @@
 // program holds a pointer to it, polls its fd and may make that non-blocking.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 
@@ -11,10 +12,23 @@ namespace rdmalab::rdmacm {
 
 struct Id;
 
+// Outlives the channel for a thread that sleeps in rdma_get_cm_event while another one destroys the
+// channel, as programs do at their end. With the kernel's connection manager such a thread sleeps
+// on; here the card closes the pipe and wakes it, and it must know why.
+struct ChannelLife {
+    std::atomic<unsigned> references{1};
+    std::atomic<bool> is_over{false};
+    void retain() { references.fetch_add(1); }
+    void release() {
+        if (references.fetch_sub(1) == 1) delete this;
+    }
+};
+
 struct Channel : rdma_event_channel {
     Channel() : rdma_event_channel{} {}
 
     Session* session = nullptr;
+    ChannelLife* life = nullptr;
     std::uint32_t handle = 0;
     // Ids whose events come here; when the card dies each of them gets one last event.
     std::mutex mutex;

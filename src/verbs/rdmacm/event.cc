@@ -240,13 +240,19 @@ bool process(const abi::CmEventRecord& record, Event& event) {
     return false;
 }
 
-// 1: a record, 0: the card is dead, -1 and errno: for the program (EAGAIN, EINTR).
+// 1: a record, 0: the card is dead, -1 and errno: for the program (EAGAIN, EINTR). Does not return
+// when another thread destroys the channel meanwhile.
 int read_record(Channel& channel, abi::CmEventRecord& record) {
     if (channel.fd < 0) return 0;
+    ChannelLife* life = channel.life;
+    life->retain();
     ssize_t n = read(channel.fd, &record, sizeof record);
+    int error = errno;
+    while (n == 0 && life->is_over) pause();
+    life->release();
     if (n == static_cast<ssize_t>(sizeof record)) return 1;
     if (n == 0) return 0;
-    return n < 0 ? -1 : fail(EIO);
+    return fail(n < 0 ? error : EIO);
 }
 
 }  // namespace

@@ -44,8 +44,9 @@
 // ## Which device
 // * A local address picks the device that has it among its GIDs. 127.0.0.0/8 and ::1 pick the
 //   *loopback device*: the first device (by index) visible to the session that has an address of
-//   that family (for ::1 the link-local one will do). This holds for bind, for the source and for
-//   the destination, so both sides agree.
+//   that family (for ::1 the link-local one will do). This holds for bind and for the source. As a
+//   destination they name this host: the loopback device is then sought among all devices of the
+//   client's network namespace, so a client that restricts itself to another device crosses over.
 // * A wildcard listener listens on all devices visible to the session.
 // * Destination: the device that owns the address, anywhere on the card. Without a bound source the
 //   source is the destination's own device if that is visible to the session (what Linux does with

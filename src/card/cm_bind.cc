@@ -80,7 +80,7 @@ ControlReply CmService::resolve_addr(CmSession& session, const abi::CmResolveAdd
                                       ", not to " + source->to_string());
     }
     id->peer = *destination;
-    const auto way = directory_.find_way(session.visible, id->place, *destination);
+    const auto way = directory_.find_way(session.visible, id->place, *destination, session.host);
     if (!way) {
         send_event(*id, abi::CmEventType::kAddrError, -way.error().code, way.error().text);
         return cm_success(info_of(*id));

@@ -145,14 +145,15 @@ Result<CmDirectory::Place> CmDirectory::find_local(DeviceSet visible,
 
 Result<CmDirectory::Way> CmDirectory::find_way(DeviceSet visible,
                                                const std::optional<Place>& source,
-                                               const CmEndpoint& destination) const {
+                                               const CmEndpoint& destination,
+                                               DeviceSet host) const {
     std::optional<Place> target;
     Way way;
     if (destination.address.is_multicast()) {
         way.peer = destination.address;
         way.peer_mac = way.peer.multicast_mac();
     } else if (destination.is_loopback() || destination.is_wildcard()) {
-        target = loopback(visible, destination);
+        target = loopback(host != 0 ? host : visible, destination);
     } else if (const auto owner = owners_.find(destination.address); owner != owners_.end()) {
         target = owner->second;
     }

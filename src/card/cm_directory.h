@@ -59,8 +59,9 @@ public:
     Result<Place> find_local(DeviceSet visible, const CmEndpoint& local) const;
     // The way to `destination`, from `source` if that is given. EHOSTUNREACH, EINVAL when the
     // families differ, ENODEV when no visible device has an address to send from.
+    // A loopback destination is sought among all devices of the client's `host` (0: those visible).
     Result<Way> find_way(DeviceSet visible, const std::optional<Place>& source,
-                         const CmEndpoint& destination) const;
+                         const CmEndpoint& destination, DeviceSet host = 0) const;
     // The address of a device from which `peer` is reached.
     std::optional<Place> source_for(std::uint32_t device, const Gid& peer) const;
     std::optional<MacAddress> mac_of(const Gid& gid) const;

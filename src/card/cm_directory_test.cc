@@ -77,6 +77,13 @@ TEST_F(CmDirectoryTest, an_address_of_another_namespace_is_reached_from_the_firs
     EXPECT_EQ(way->peer_mac, config().functions[2].mac);
 }
 
+TEST_F(CmDirectoryTest, a_loopback_destination_is_sought_among_all_devices_of_the_host) {
+    const auto way = directory.find_way(only(3), std::nullopt, endpoint("127.0.0.1"), kAll);
+    ASSERT_TRUE(way.ok());
+    EXPECT_EQ(way->source.device, 3u);
+    EXPECT_EQ(way->peer_mac, config().functions[2].mac);
+}
+
 TEST_F(CmDirectoryTest, a_bound_source_wins) {
     const auto source = local(kAll, "10.0.0.11");
     const auto way = directory.find_way(kAll, source, endpoint("10.0.0.1"));

@@ -17,7 +17,8 @@ namespace rdmalab::card {
 
 struct CmSession {
     CmSessionId id;
-    DeviceSet visible = 0;
+    DeviceSet host = 0;     // the devices of the client's network namespace
+    DeviceSet visible = 0;  // those of them that the client restricts itself to
     std::set<std::uint32_t> ids;
     std::unordered_map<std::uint32_t, std::size_t> channels;  // handle -> ids that use it
     std::uint32_t next_channel = 1;

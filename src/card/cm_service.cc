@@ -64,7 +64,8 @@ ControlReply CmService::open_session(CmSessionId id, DeviceSet visible, ByteView
     const auto request = load_bytes<abi::CmOpenRequest>(body.data());
     auto session = std::make_unique<CmSession>();
     session->id = id;
-    session->visible = visible & directory_.all();
+    session->host = visible & directory_.all();
+    session->visible = session->host;
     if (request.devices != 0) session->visible &= request.devices;
     const abi::CmOpenReply reply{id.value, 0, session->visible};
     sessions_.emplace(id, std::move(session));

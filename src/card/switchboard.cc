@@ -78,6 +78,12 @@ void Switchboard::join(const CardConfig& config, const CableConfig& cable) {
 void Switchboard::handle_frame(std::uint32_t function, wire::Frame& frame, Instant now) {
     End& vport = vports_[function];
     if (vport.tapped) host_.captured({false, function}, frame, false);
+    // The e-switch sends nothing back to where it came from, but an adapter gives a copy to those
+    // of its own QPs that are members of the group (IBTA vol. 1, 10.5.2).
+    if (wire::is_roce(frame) && wire::destination_mac(frame).is_multicast()) {
+        wire::Frame own = frame;
+        sink_.deliver(function, own, now);
+    }
     forward(vport, frame, now, 0);
 }
 

@@ -199,21 +199,22 @@ void Cm::enter_state(CmConnection& c, Instant now) {
         case CmState::kTimewait:
             // The QP may be used again from here on; the communication id not before the end.
             table_.unlink(CmPeerKey::qpn(c.facts.remote_qpn, c.remote_ca_guid), c);
-            // A passive side has to recognise the REQ of a peer that never saw an answer.
-            table_.set_deadline(
-                c, now + (c.is_active ? cm_time(config_.packet_life_time) * 2 : c.linger));
+            table_.set_deadline(c, now + c.linger);
             return;
         case CmState::kRejected:
         case CmState::kSidrAnswered:
             table_.unlink(CmPeerKey::qpn(c.facts.remote_qpn, c.remote_ca_guid), c);
             table_.set_deadline(c, now + c.linger);
             return;
+        case CmState::kEstablished:
+            // Both sides have what they asked for: nobody repeats a REQ or REP any more.
+            c.linger = cm_time(config_.packet_life_time) * 2;
+            [[fallthrough]];
         case CmState::kIdle:
         case CmState::kRepReceived:
         case CmState::kMraRepSent:
         case CmState::kReqReceived:
         case CmState::kMraReqSent:
-        case CmState::kEstablished:
         case CmState::kSidrReqReceived:
             table_.set_deadline(c, Instant::never());
             return;

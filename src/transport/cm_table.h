@@ -31,7 +31,7 @@ struct CmConnection {
     wire::MadBytes last_mad;  // what is sent again
     std::uint8_t retries_left = 0, retries_max = 0;
     Duration retry_interval;
-    Duration linger;  // how long `Rejected` and `SidrAnswered` answer the peer's repetitions
+    Duration linger;  // how long the peer may still repeat itself when all is over
     Instant deadline = Instant::never();
 };
 

@@ -89,6 +89,16 @@ void Attachments::captured(TapPoint point, const wire::Frame& frame, bool inboun
     if (captures_) captures_->record(point, frame, inbound);
 }
 
+void Attachments::notify_cm(CmSessionId session, std::uint32_t channel,
+                            const abi::CmEventRecord& record) {
+    cm_sessions_.notify(session, channel, record);
+}
+
+std::vector<abi::CmEventRecord> Attachments::withdraw_cm(CmSessionId session, std::uint32_t channel,
+                                                         std::uint32_t id) {
+    return cm_sessions_.withdraw(session, channel, id);
+}
+
 Attachments::Attachment* Attachments::find(OwnerId owner) {
     const auto found = attachments_.find(owner);
     return found == attachments_.end() ? nullptr : &found->second;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "card/card.h"
+#include "card/host/cm_sessions.h"
 #include "card/host/memory_port.h"
 #include "card/host/poller.h"
 #include "card/host/record_pipe.h"
@@ -44,6 +45,7 @@ public:
     void add_channel(OwnerId owner, std::uint32_t channel, UniqueFd write_end);
     void remove_channel(OwnerId owner, std::uint32_t channel);
     std::size_t count() const { return attachments_.size(); }
+    CmSessions& cm_sessions() { return cm_sessions_; }
     std::uint64_t shared_bytes() const;
 
     Result<MappedRegion> allocate_region(OwnerId owner, std::uint64_t length) override;
@@ -53,6 +55,10 @@ public:
     void notify_async(OwnerId owner, const abi::AsyncEventRecord& event) override;
     void wake(std::atomic<std::uint32_t>& word) override;
     void captured(TapPoint point, const wire::Frame& frame, bool inbound) override;
+    void notify_cm(CmSessionId session, std::uint32_t channel,
+                   const abi::CmEventRecord& record) override;
+    std::vector<abi::CmEventRecord> withdraw_cm(CmSessionId session, std::uint32_t channel,
+                                                std::uint32_t id) override;
 
 private:
     struct Attachment {
@@ -66,6 +72,7 @@ private:
 
     Poller& poller_;
     ProcessMemory& memory_;
+    CmSessions cm_sessions_{poller_};
     Captures* captures_ = nullptr;
     std::uint32_t next_id_ = 1;
     std::unordered_map<OwnerId, Attachment> attachments_;

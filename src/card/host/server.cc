@@ -172,6 +172,10 @@ void Server::close(std::uint64_t id) {
         spdlog::info("process {} has left {}", connection.peer.pid,
                      parts_.card.config().functions[connection.device].device);
     }
+    if (connection.cm_session.value != 0) {
+        parts_.card.close_cm_session(connection.cm_session, monotonic_now());
+        parts_.attachments.cm_sessions().destroy(connection.cm_session);
+    }
     connections_.erase(found);
 }
 
@@ -233,6 +237,9 @@ Server::Reply Server::dispatch(Connection& connection, abi::Op op, ByteView body
         default:
             break;
     }
+    if (abi::is_cm_op(static_cast<std::uint32_t>(op))) {
+        return cm_request(connection, static_cast<abi::CmOp>(op), body);
+    }
     if (!is_context_op(op)) {
         return failure(EOPNOTSUPP, fmt::format("the operation of a request: expected a known one, "
                                                "found {}",
@@ -271,8 +278,8 @@ Server::Reply Server::list_devices() {
 Server::Reply Server::open_context(Connection& connection, ByteView body) {
     abi::OpenContextRequest request;
     if (!load_body(body, request)) return wrong_length(sizeof request, body.size());
-    if (connection.owner.value != 0) {
-        return failure(EBUSY, "this connection has opened a device already");
+    if (connection.owner.value != 0 || connection.cm_session.value != 0) {
+        return failure(EBUSY, "this connection has opened a device or a CM session already");
     }
     const std::size_t device_count = parts_.card.config().functions.size();
     if (request.device >= device_count) {
@@ -323,6 +330,50 @@ Server::Reply Server::destroy_channel(Connection& connection, ByteView body) {
     if (reply.control.status == 0 && load_body(body, request)) {
         parts_.attachments.remove_channel(connection.owner, request.handle);
     }
+    return reply;
+}
+
+// --- CM sessions
+
+Server::Reply Server::cm_request(Connection& connection, abi::CmOp op, ByteView body) {
+    if (op == abi::CmOp::kOpen) return open_cm_session(connection, body);
+    const CmSessionId session = connection.cm_session;
+    if (session.value == 0) return failure(EINVAL, "this connection has not opened a CM session");
+    if (op == abi::CmOp::kCreateChannel) return create_cm_channel(connection, body);
+    Reply reply{parts_.card.handle_cm_request(session, op, body, monotonic_now())};
+    abi::HandleRequest channel;
+    if (op == abi::CmOp::kDestroyChannel && reply.control.status == 0 && load_body(body, channel)) {
+        parts_.attachments.cm_sessions().remove_channel(session, channel.handle);
+    }
+    return reply;
+}
+
+Server::Reply Server::open_cm_session(Connection& connection, ByteView body) {
+    if (connection.owner.value != 0 || connection.cm_session.value != 0) {
+        return failure(EBUSY, "this connection has opened a device or a CM session already");
+    }
+    constexpr std::uint64_t kAllDevices = ~std::uint64_t{0};
+    const CmSessionId session = parts_.attachments.cm_sessions().create();
+    Reply reply{parts_.card.open_cm_session(session, kAllDevices, body)};
+    if (reply.control.status == 0) {
+        connection.cm_session = session;
+    } else {
+        parts_.attachments.cm_sessions().destroy(session);
+    }
+    return reply;
+}
+
+Server::Reply Server::create_cm_channel(Connection& connection, ByteView body) {
+    auto pipe = make_pipe();
+    if (!pipe.ok()) return failure(pipe.error().code, pipe.error().text);
+    Reply reply{parts_.card.handle_cm_request(connection.cm_session, abi::CmOp::kCreateChannel,
+                                              body, monotonic_now())};
+    abi::HandleReply handle;
+    if (reply.control.status != 0 || !load_body(reply.control.body, handle)) return reply;
+    parts_.attachments.cm_sessions().add_channel(connection.cm_session, handle.handle,
+                                                 std::move(pipe->write_end));
+    reply.fds = {pipe->read_end.value()};
+    reply.own_fds.push_back(std::move(pipe->read_end));
     return reply;
 }
 

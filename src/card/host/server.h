@@ -52,8 +52,9 @@ private:
         UniqueFd socket;
         Peer peer;
         Poller::Token socket_watch = Poller::kNone, process_watch = Poller::kNone;
-        Error refusal;  // code 0: welcome. Told in answer to the first request.
-        OwnerId owner;  // 0: not attached
+        Error refusal;           // code 0: welcome. Told in answer to the first request.
+        OwnerId owner;           // 0: not attached
+        CmSessionId cm_session;  // 0: not a CM session
         std::uint32_t device = 0;
     };
     struct Reply {
@@ -81,6 +82,9 @@ private:
     Reply open_context(Connection& connection, ByteView body);
     Reply create_channel(Connection& connection, ByteView body);
     Reply destroy_channel(Connection& connection, ByteView body);
+    Reply cm_request(Connection& connection, abi::CmOp op, ByteView body);
+    Reply open_cm_session(Connection& connection, ByteView body);
+    Reply create_cm_channel(Connection& connection, ByteView body);
     Reply admin(Connection& connection, ByteView body, Message& message);
     static bool send(int socket, const Reply& reply);
 

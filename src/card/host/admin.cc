@@ -94,6 +94,21 @@ Json to_json(const transport::EngineCounters& c) {
             {"nak_sent", c.nak_sent}};
 }
 
+Json to_json(const transport::CmCounters& c) {
+    return {{"tx_mads", c.tx_mads},
+            {"rx_mads", c.rx_mads},
+            {"retransmitted", c.retransmitted},
+            {"duplicates", c.duplicates},
+            {"misdirected", c.misdirected},
+            {"malformed", c.malformed},
+            {"unmatched", c.unmatched},
+            {"out_of_state", c.out_of_state}};
+}
+
+void merge(Json& into, const std::string& prefix, const Json& from) {
+    for (const auto& [name, value] : from.items()) into[prefix + name] = value;
+}
+
 Json to_json(const Captures::Facts& facts) {
     return {{"id", facts.id},
             {"at", facts.at},
@@ -245,10 +260,8 @@ Json Admin::counters() const {
     }
     for (std::uint32_t i = 0; i < config.functions.size(); ++i) {
         Json function = to_json(parts_.card.engine(i).counters());
-        const Json vport = to_json(parts_.card.vport_counters(i));
-        for (const auto& [name, value] : vport.items()) {
-            function["vport_" + name] = value;
-        }
+        merge(function, "vport_", to_json(parts_.card.vport_counters(i)));
+        merge(function, "cm_", to_json(parts_.card.cm_counters(i)));
         out["functions"][config.functions[i].device] = std::move(function);
     }
     for (std::uint32_t i = 0; i < config.cables.size(); ++i) {

@@ -15,7 +15,8 @@
 //   {"op":"counters"}
 //     -> {"time_ns",
 //         "ports":{"p0":{"tx_frames","tx_bytes","rx_frames","rx_bytes","dropped"}},
-//         "functions":{"mlx5_2":{EngineCounters by their names, and "vport_" + PortCounters}},
+//         "functions":{"mlx5_2":{EngineCounters by their names, "vport_" + PortCounters, and
+//                                "cm_" + CmCounters}},
 //         "cables":{"cable0":{"a_to_b":{CableCounters},"b_to_a":{...}}},
 //         "host":{"rounds","sleeps","flushes",...}}
 //   {"op":"link","cable":"cable0","direction":"both"|"a_to_b"|"b_to_a", impairments}

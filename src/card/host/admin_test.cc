@@ -65,6 +65,7 @@ TEST_F(Administration, counters_are_given_per_port_function_cable_and_host) {
     EXPECT_EQ(counters["ports"]["p0"]["tx_frames"], 0);
     EXPECT_EQ(counters["functions"]["mlx5_3"]["np_cnp_sent"], 0);
     EXPECT_EQ(counters["functions"]["mlx5_3"]["vport_rx_bytes"], 0);
+    EXPECT_EQ(counters["functions"]["mlx5_3"]["cm_rx_mads"], 0);
     EXPECT_EQ(counters["cables"]["cable0"]["b_to_a"]["ce_marked"], 0);
     EXPECT_GT(counters["host"]["rounds"], 0);
 }

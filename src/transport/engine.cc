@@ -151,15 +151,23 @@ void Engine::Impl::commit(std::span<const CopyFault> faults) {
     core.staging.clear();
 }
 
-// A copy has two ends: the QP that received the bytes, and the QP that sent them.
+// Of a read whose bytes could not be placed.
+WcStatus status_of_response(const CopyFault& fault) {
+    if (!fault.at_source) return WcStatus::kLocProtErr;
+    return fault.is_gone ? WcStatus::kRetryExcErr : WcStatus::kRemAccessErr;
+}
+
+// A copy has two ends: the QP that received the bytes, and the QP that sent them. The end of a
+// process is no fault of its memory: an adapter goes on writing to its pinned pages until the
+// detachment, and what it can no longer answer is silence to the peer.
 void Engine::Impl::apply(const CopyFault& fault) {
+    if (fault.is_gone && !fault.at_source) return;
     const CopyOwner& owner = fault.owner;
     const Psn psn{owner.token};
     if (!owner.source_is_blamed && owner.engine == core.config.index) {
         if (Qp* const qp = core.qps.find(owner.qpn)) {
             if (!owner.is_responder)
-                requester.handle_copy_fault(
-                    *qp, psn, fault.at_source ? WcStatus::kRemAccessErr : WcStatus::kLocProtErr);
+                requester.handle_copy_fault(*qp, psn, status_of_response(fault));
             else if (fault.at_source)
                 responder.handle_lost_source(*qp, psn);
             else
@@ -169,9 +177,9 @@ void Engine::Impl::apply(const CopyFault& fault) {
     const Origin origin = origin_from(owner.origin);
     if (!fault.at_source || !origin.is_known || origin.engine != core.config.index) return;
     if (Qp* const qp = core.qps.find(origin.qpn)) {
-        if (origin.is_responder)
+        if (origin.is_responder && !fault.is_gone)
             responder.handle_response_fault(*qp, origin.psn);
-        else
+        else if (!origin.is_responder)
             requester.handle_copy_fault(*qp, origin.psn, WcStatus::kLocProtErr);
     }
 }

@@ -32,6 +32,7 @@ CopyOwner owner_of_payload(const wire::Frame& frame);
 struct CopyFault {
     CopyOwner owner;
     bool at_source = false;  // reading the source failed; otherwise writing the target
+    bool is_gone = false;    // because the process is: it is about to be detached
 };
 
 // Memory of applications and of the card. Copies are queued and carried out in order by `flush`, so

@@ -194,7 +194,7 @@ ProcessMemory::Item ProcessMemory::make_item(const Copy& copy) {
               copy.superseded};
     if (item.source == kNowhere || item.target == kNowhere) {
         item.outcome = item.source == kNowhere ? Outcome::kSourceFault : Outcome::kTargetFault;
-        item.done = true;
+        item.is_gone = item.done = true;
     } else if (item.source == kHere) {
         item.bytes = static_cast<const std::byte*>(pointer(copy.source_address));
     }
@@ -330,6 +330,7 @@ ProcessMemory::Step ProcessMemory::write_group() {
 ProcessMemory::Step ProcessMemory::settle_group(ssize_t moved, Outcome fault, std::size_t& first) {
     // A process that is gone, or closed to us, will not answer for the others either.
     const bool hopeless = moved < 0 && errno != EFAULT;
+    const bool is_gone = moved < 0 && errno == ESRCH;
     std::size_t left = moved < 0 ? 0 : static_cast<std::size_t>(moved);
     while (first < group_.size() && left >= group_[first]->length) left -= group_[first++]->length;
     if (first == group_.size()) return Step::kDone;
@@ -340,6 +341,7 @@ ProcessMemory::Step ProcessMemory::settle_group(ssize_t moved, Outcome fault, st
     const std::size_t last = hopeless ? group_.size() : first + 1;
     for (; first < last; ++first) {
         group_[first]->outcome = fault;
+        group_[first]->is_gone = is_gone;
         group_[first]->done = true;
     }
     return Step::kDone;
@@ -368,14 +370,16 @@ void ProcessMemory::split_batch() {
 void ProcessMemory::report_faults() {
     for (std::size_t i = batch_.size() - 1; i-- > 0;) {
         Item& item = batch_[i];
-        if (item.superseded && item.outcome == Outcome::kOk) item.outcome = batch_[i + 1].outcome;
+        if (!item.superseded || item.outcome != Outcome::kOk) continue;
+        item.outcome = batch_[i + 1].outcome;
+        item.is_gone = batch_[i + 1].is_gone;
     }
     for (const Item& item : batch_) {
         if (item.outcome == Outcome::kOk) continue;
         for (std::uint32_t i = 0; i < item.packet_count; ++i) {
             ++counters_.faults;
-            faults_.push_back(
-                {packets_[item.first_packet + i].owner, item.outcome == Outcome::kSourceFault});
+            faults_.push_back({packets_[item.first_packet + i].owner,
+                               item.outcome == Outcome::kSourceFault, item.is_gone});
         }
     }
 }

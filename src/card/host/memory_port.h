@@ -96,7 +96,8 @@ private:
         pid_t source, target;
         Outcome outcome;
         bool superseded;
-        bool done;  // placed, superseded or failed
+        bool done;             // placed, superseded or failed
+        bool is_gone = false;  // failed, because the process has ended
     };
     // The hull of address ranges in one process.
     struct Hull {

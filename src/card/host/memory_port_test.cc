@@ -274,7 +274,9 @@ TEST_F(MemoryPort, copies_of_a_dead_process_fail_and_those_of_others_go_on) {
     copy(SpaceId{9}, address, kA, a_.address(0), 8, 1);
     copy(kB, b_.address(0), kA, a_.address(0), 8, 2);
     copy(kB, b_.address(8), SpaceId{9}, address, 8, 3);
-    EXPECT_THAT(blamed(flush()), ElementsAre(1, 3));
+    const auto faults = flush();
+    EXPECT_THAT(blamed(faults), ElementsAre(1, 3));
+    EXPECT_TRUE(faults[0].is_gone && faults[1].is_gone);
     EXPECT_EQ(b_.word(0), 6u);
 }
 

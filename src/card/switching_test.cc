@@ -75,9 +75,9 @@ TEST_F(Switching, a_frame_without_impairments_is_handed_over_by_reference) {
     EXPECT_FALSE(board.must_reclaim());
 }
 
-TEST_F(Switching, a_group_address_reaches_all_but_the_sender) {
+TEST_F(Switching, a_group_address_reaches_all_and_members_on_the_senders_own_device) {
     EXPECT_EQ(send(kSf2, *MacAddress::parse("33:33:00:00:00:01")),
-              (Targets{kPf1, kSf3, kPf0, kSf4}));
+              (Targets{kSf2, kPf1, kSf3, kPf0, kSf4}));
 }
 
 TEST_F(Switching, an_unknown_address_is_dropped_at_the_far_end) {

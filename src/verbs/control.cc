@@ -94,7 +94,8 @@ int Connection::send(abi::Op op, ByteView request) {
     do {
         n = sendmsg(fd_, &message, MSG_NOSIGNAL);
     } while (n < 0 && errno == EINTR);
-    return n < 0 ? errno : 0;
+    // A card that refuses a client says why before it closes the connection: receive() finds that.
+    return n < 0 && errno != EPIPE ? errno : 0;
 }
 
 namespace {

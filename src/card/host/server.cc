@@ -120,6 +120,10 @@ void Server::refuse_without_descriptors() {
     if (socket) {
         spdlog::warn("a client was refused: no descriptors left (ulimit -n)");
         send(socket.value(), failure(EMFILE, "the card has no descriptors left (ulimit -n)"));
+        // Closing on an unread request would reset the connection, and the refusal be lost.
+        ::shutdown(socket.value(), SHUT_RD);
+        while (::recv(socket.value(), received_.data(), received_.size(), MSG_DONTWAIT) > 0) {
+        }
     }
     reserve_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
 }

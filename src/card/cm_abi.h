@@ -26,8 +26,8 @@
 // CONNECT_REQUEST carries the handle of a new id (`new_id`), already bound to its device, with its
 // addresses. The client must call kAdopt as soon as it has read the record: it gives the id's
 // cookie and its channel, and frees one place in the listener's backlog (a request that finds the
-// backlog full is rejected). Events of an id that is not adopted yet wait until it is. A listener
-// that is destroyed takes the ids with it whose CONNECT_REQUEST nobody has read.
+// backlog full is dropped; the peer repeats it). Events of an id that is not adopted yet wait until
+// it is. A listener that is destroyed takes the ids with it whose CONNECT_REQUEST nobody has read.
 //
 // ## Order of calls, as with rdma_cm
 // active:  kCreateId [kBind] kResolveAddr -> ADDR_RESOLVED; kResolveRoute -> ROUTE_RESOLVED;

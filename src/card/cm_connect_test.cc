@@ -164,16 +164,17 @@ TEST_F(CmConnectTest, rejects_carry_reason_and_data) {
     }
 }
 
-TEST_F(CmConnectTest, a_full_backlog_rejects_until_a_place_is_free) {
+TEST_F(CmConnectTest, a_full_backlog_lets_a_request_wait_until_a_place_is_free) {
     b.listen("0.0.0.0", kPort, 2);
-    std::vector<std::uint32_t> ids;
-    for (std::uint32_t i = 0; i < 3; ++i) ids.push_back(connecting("10.0.0.1", 0x11 + i));
-    EXPECT_EQ(a.next().type, CmEventType::kRejected);
+    for (std::uint32_t i = 0; i < 3; ++i) connecting("10.0.0.1", 0x11 + i);
     EXPECT_EQ(b.pending(), 2u);
+    EXPECT_EQ(a.pending(), 0u) << "not rejected";
     b.adopt(b.next().new_id);
+    world.run_for(seconds(1));
+    EXPECT_EQ(b.pending(), 2u) << "it has asked again";
     connecting("10.0.0.1", 0x20);
-    EXPECT_EQ(a.pending(), 0u);
-    EXPECT_EQ(b.pending(), 2u);
+    world.run_for(seconds(20));
+    EXPECT_EQ(a.next().type, CmEventType::kUnreachable) << "but not for ever";
 }
 
 TEST_F(CmConnectTest, events_before_adoption_come_after_it) {

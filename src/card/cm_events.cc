@@ -103,18 +103,16 @@ void CmService::handle_event(std::uint32_t function, const CmEvent& event) {
     send(id, record);
 }
 
-// The new id is its listener's until the client adopts it. A full backlog, or a client with too
-// many ids, refuses: releasing the connection rejects it.
+// The new id is its listener's until the client adopts it. With a full backlog the request is
+// dropped, as Linux does: the peer asks again, and there may be a place then.
 void CmService::handle_new_connection(std::uint32_t function, const CmEvent& event) {
     CmId* const listener = find_any(event.listener.value);
     const auto place = directory_.place_of(function, event.route.local);
+    if (listener == nullptr || !place) return cms_[function]->release(event.connection, now_);
     CmId* id = nullptr;
-    if (listener != nullptr && place && listener->waiting.size() < listener->backlog)
+    if (listener->waiting.size() < listener->backlog)
         id = new_id(*listener->session, listener->channel);
-    if (id == nullptr) {
-        cms_[function]->release(event.connection, now_);
-        return;
-    }
+    if (id == nullptr) return cms_[function]->forget(event.connection, now_);
     id->is_adopted = false;
     id->listener = listener->handle;
     listener->waiting.insert(id->handle);

@@ -172,6 +172,16 @@ void Cm::release(CmConnId id, Instant now) {
     apply(*c, CmInput::kRelease, {.now = now});
 }
 
+void Cm::forget(CmConnId id, Instant now) {
+    CmConnection* const c = table_.find(id);
+    if (c == nullptr || c->is_abandoned) return;
+    if (c->state != CmState::kReqReceived && c->state != CmState::kSidrReqReceived) return;
+    c->is_abandoned = true;
+    c->state = CmState::kIdle;
+    enter_state(*c, now);
+    finish(*c);
+}
+
 // --- Steps
 
 void Cm::apply(CmConnection& c, CmInput input, const Occasion& occasion) {

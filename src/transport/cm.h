@@ -55,6 +55,8 @@ public:
     int disconnect(CmConnId id, Instant now);
     int notify_established(CmConnId id, Instant now);
     void release(CmConnId id, Instant now);
+    // A request that was just reported is as if it had not arrived: the peer asks again.
+    void forget(CmConnId id, Instant now);
     const CmQpFacts* facts(CmConnId id) const;  // nullptr: no such connection
 
     // --- The wire.

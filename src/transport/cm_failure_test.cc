@@ -65,6 +65,21 @@ TEST_F(CmTest, a_lost_rej_is_repeated_and_makes_no_new_request) {
     EXPECT_THAT(pair.server_events(), IsEmpty());
 }
 
+TEST_F(CmTest, a_forgotten_request_comes_again) {
+    connect();
+    pair.client().query_service(pair.service_query(), pair.now()).value();
+    pair.run_for(milliseconds(1));
+    for (const CmEvent& event : pair.server_events())
+        pair.server().forget(event.connection, pair.now());
+    EXPECT_EQ(pair.server().counts(), (Cm::Counts{0, 0, 0, 2}));
+    pair.run_for(seconds(1));
+    EXPECT_EQ(names(pair.server_events()), (Names{"Request", "ServiceRequest"}));
+    EXPECT_THAT(pair.client_events(), IsEmpty());
+    const auto ids = pair.establish(Qpn{5});
+    pair.server().forget(ids.server, pair.now());
+    EXPECT_EQ(pair.server().state(ids.server), CmState::kEstablished) << "too late";
+}
+
 TEST_F(CmTest, a_slow_acceptor_is_announced_by_mra) {
     const CmConnId client = connect();
     const CmConnId server = requested();

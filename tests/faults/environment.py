@@ -182,7 +182,8 @@ class Environment(unittest.TestCase):
     def test_few_descriptors_for_the_card(self):
         """A card that runs out of descriptors refuses the client that is too many, and goes on with the others."""
         with Card() as card:
-            resource.prlimit(card.pid, resource.RLIMIT_NOFILE, (24, 24))
+            _, hard = resource.prlimit(card.pid, resource.RLIMIT_NOFILE)
+            resource.prlimit(card.pid, resource.RLIMIT_NOFILE, (24, hard))
             holders = [card.start("ibv_asyncwatch", "-d", harness.SERVER_DEVICE) for _ in range(12)]
             wait_until(lambda: any(not holder.running() for holder in holders), 10)
             refused = [holder for holder in holders if not holder.running()]
@@ -191,7 +192,7 @@ class Environment(unittest.TestCase):
                 self.one_clear_error(holder, "(?i)open files|descriptors|couldn't get|no ib devices")
             for holder in holders:
                 holder.kill_group()
-            resource.prlimit(card.pid, resource.RLIMIT_NOFILE, (1024, 1024))
+            resource.prlimit(card.pid, resource.RLIMIT_NOFILE, (hard, hard))
             card.wait_idle()
             case = Case("write", "bw", "RC")
             perftest.check_rows(case, perftest.run_case(card, case).client.stdout)

@@ -1,6 +1,6 @@
 """RDMA CM with unmodified programs: rdmacm-utils, rsockets, perftest -R, UCX and libfabric over our librdmacm.
 
-A server is ready when it sleeps (CM ports are the card's, so no table of the kernel shows them). Clients come from the
+A server is ready when it sleeps, or spins: CM ports are the card's, so no table of the kernel shows them. Clients come from the
 other device by RDMALAB_DEVICES or by the address they bind to, so that what they say crosses the cable.
 """
 
@@ -25,48 +25,61 @@ RSPRELOAD = "/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so"
 LOOPS, SOAK_LOOPS = 20, 200
 
 
-def sleeping_calls(pid):
-    """What the threads of a process wait for; None when one of them runs."""
+READ, POLL, SELECT, NANOSLEEP, FUTEX, EPOLL_WAIT, PSELECT, PPOLL, EPOLL_PWAIT = 0, 7, 23, 230, 202, 232, 270, 271, 281
+WAITS = {POLL, SELECT, NANOSLEEP, FUTEX, EPOLL_WAIT, PSELECT, PPOLL, EPOLL_PWAIT}
+
+
+def waiting_calls(pid):
+    """What the threads of a process wait for; None when one of them runs, or waits for an answer of the card."""
     calls = []
-    with contextlib.suppress(OSError):
+    try:
         for task in sorted(os.listdir(f"/proc/{pid}/task")):
             with open(f"/proc/{pid}/task/{task}/syscall") as file:
-                call = file.read().strip()
-            if call == "running":
+                number, *arguments = file.read().split()
+            if number == "running":
                 return None
-            calls.append(call.split()[:2])
-        return calls
-    return None
+            waits_for_event = int(number) == READ and os.readlink(f"/proc/{pid}/fd/{int(arguments[0], 16)}").startswith("pipe:")
+            if int(number) not in WAITS and not waits_for_event:
+                return None
+            calls.append((number, arguments[:1]))
+    except (OSError, ValueError):
+        return None
+    return calls
 
 
-def wait_until_asleep(program, name, timeout=20, settle_s=0.03):
-    """Until the program called `name` has started and waits for its clients."""
+def wait_until_waiting(program, name, spins, timeout=20):
+    """Until the program called `name` has started and waits for its clients: asleep for a while, or, if it is one that
+    spins, with more CPU time than its start takes."""
+    settle_s, start_cpu_s = 0.03, 0.25
     seen, since = None, time.monotonic()
 
-    def is_asleep():
+    def is_waiting():
         nonlocal seen, since
-        if not program.running():
-            return True
         pid = program.find(name)
-        calls = sleeping_calls(pid) if pid else None
+        if pid is None:
+            return not program.running()
+        calls = waiting_calls(pid)
         if calls is None or calls != seen:
             seen, since = calls, time.monotonic()
+        with contextlib.suppress(OSError):
+            if spins and harness.cpu_seconds(pid) > start_cpu_s:
+                return True
         return seen is not None and time.monotonic() - since > settle_s
 
-    if not harness.wait_until(is_asleep, timeout) or not program.running():
+    if not harness.wait_until(is_waiting, timeout) or not program.running():
         report = program.report("server")
         program.kill_group()
         raise Failure(f"the server does not wait for clients\n{report}")
 
 
-def start_server(card, argv, env=ON_SERVER, name=None):
+def start_server(card, argv, env=ON_SERVER, spins=False):
     server = card.start(*argv, env=env)
-    wait_until_asleep(server, name or os.path.basename(str(argv[0])))
+    wait_until_waiting(server, os.path.basename(str(argv[0])), spins)
     return server
 
 
-def run_pair(card, server, client, server_env=ON_SERVER, client_env=ON_CLIENT, timeout=60, name=None):
-    serving = start_server(card, server, server_env, name)
+def run_pair(card, server, client, server_env=ON_SERVER, client_env=ON_CLIENT, timeout=60, spins=False):
+    serving = start_server(card, server, server_env, spins)
     return Pair(serving, card.start(*client, env=client_env)).finish(timeout)
 
 
@@ -239,18 +252,23 @@ class Rsockets(unittest.TestCase):
     def stream(self, *words, program="rstream", client_env=ON_CLIENT, address=SERVER_IP, timeout=90):
         with Card() as card:
             before = cable_bytes(card)
-            pair = run_pair(card, [program, *words], [program, "-s", address, *words], client_env=client_env, timeout=timeout)
+            pair = run_pair(
+                card, [program, *words], [program, "-s", address, *words], client_env=client_env, timeout=timeout, spins=True
+            )
             self.assertGreater(cable_bytes(card), before)
             self.assertNotRegex(pair.client.output + pair.server.output, r"(?i)data verification failed|error")
             card.wait_idle()
             return pair.client.stdout
 
-    def check_rows(self, output, least):
-        rows = re.findall(r"^\w+_(?:lat|bw|\w+)\s+\S+\s+\S+.*$", output, re.M)
-        self.assertGreaterEqual(len(rows), least, output)
+    @costs(label="soak", timeout=1800)
+    def test_rstream_series(self):
+        output = self.stream("-S", "all", timeout=1700)
+        self.assertGreaterEqual(len(re.findall(r"^\w+_(?:lat|bw)\s", output, re.M)), 20, output)
 
-    def test_rstream_default_series(self):
-        self.check_rows(self.stream("-I", 20, "-C", 20, "-S", "all", timeout=200), 20)
+    def test_rstream_sizes(self):
+        for size in (1, 64, 4096, 65536, 1 << 20):
+            with self.subTest(size=size):
+                self.stream("-I", 10, "-C", 5, "-S", size)
 
     def test_rstream_verified(self):
         self.stream("-T", "v", "-I", 100, "-C", 10, "-S", 5000)
@@ -282,12 +300,12 @@ class Rsockets(unittest.TestCase):
     def test_riostream(self):
         self.stream("-T", "v", "-I", 50, "-C", 10, "-S", 5000, program="riostream")
 
-    def test_riostream_series(self):
-        self.stream("-I", 20, "-C", 10, "-S", "all", program="riostream", timeout=200)
+    def test_riostream_large_transfers(self):
+        self.stream("-T", "v", "-I", 3, "-C", 2, "-S", 300000, program="riostream")
 
     def datagrams(self, *words):
         with Card() as card:
-            start_server(card, ["udpong", *words, "-b", SERVER_IP])
+            start_server(card, ["udpong", *words, "-b", SERVER_IP], spins=True)
             client = card.run("udpong", *words, "-s", SERVER_IP, env=ON_CLIENT, timeout=60)
             return client.stdout
 
@@ -304,28 +322,19 @@ class Rsockets(unittest.TestCase):
         self.datagrams("-C", 200, "-S", 64, "-T", "a")
 
     def test_a_program_of_plain_sockets_runs_on_rspreload(self):
-        server = (
-            "import socket; s = socket.socket(); s.bind(('%s', 7000)); s.listen(1); c, _ = s.accept()\n"
-            "while True:\n    data = c.recv(65536)\n    if not data: break\n    c.sendall(data)\n" % SERVER_IP
-        )
-        client = (
-            "import socket; s = socket.socket(); s.connect(('%s', 7000)); sent = bytes(range(256)) * 1000; got = b''\n"
-            "for i in range(0, len(sent), 6400):\n    s.sendall(sent[i:i + 6400])\n"
-            "    while len(got) < min(i + 6400, len(sent)): got += s.recv(65536)\n"
-            "assert got == sent; s.shutdown(socket.SHUT_WR); assert s.recv(1) == b''; print('echoed')\n" % SERVER_IP
-        )
-        python = ["/usr/bin/python3", "-c"]
+        size = 1 << 20
         with Card() as card:
             preload = {"LD_PRELOAD": RSPRELOAD}
             before = cable_bytes(card)
-            pair = run_pair(
-                card, [*python, server], [*python, client], {**ON_SERVER, **preload}, {**ON_CLIENT, **preload}, name="python3"
-            )
-            self.assertIn("echoed", pair.client.stdout)
-            self.assertGreater(cable_bytes(card) - before, 256000)
+            words = [harness.tool("plain_sockets"), SERVER_IP, 7000]
+            pair = run_pair(card, words, [*words, size], {**ON_SERVER, **preload}, {**ON_CLIENT, **preload})
+            self.assertIn(f"{size} bytes echoed", pair.client.stdout)
+            self.assertGreater(cable_bytes(card) - before, size)
+            card.wait_idle()
 
 
-PERFTEST = {"write": ["RC", "UC"], "read": ["RC"], "send": ["RC", "UC", "UD"], "atomic": ["RC"]}
+# perftest itself refuses UC with -R ("UC is not supported in librdmacm").
+PERFTEST = {"write": ["RC"], "read": ["RC"], "send": ["RC", "UD"], "atomic": ["RC"]}
 
 
 def perftest_cases():
@@ -338,7 +347,8 @@ def perftest_cases():
                     flags |= {"b": ["-b"], "q16": ["-q", 16]}
                 if verb != "write":
                     flags["e"] = ["-e"]
-                if verb == "send" and transport != "UC":
+                if verb == "send" and (metric, transport) != ("lat", "UD"):
+                    # There perftest posts a receive to the QP that has the SRQ, which no adapter takes.
                     flags["srq"] = ["--use-srq"]
                 for title, words in flags.items():
                     yield f"{verb}_{metric}_{transport.lower()}_{title}", f"ib_{verb}_{metric}", ["-c", transport, *words]
@@ -413,13 +423,17 @@ class Libraries(unittest.TestCase):
 
     def test_ucx_connects_by_rdma_cm(self):
         ucx = {"UCX_TLS": "rc", "UCX_SOCKADDR_TLS_PRIORITY": "rdmacm", "UCX_LOG_LEVEL": "warn"}
-        words = ["io_demo", "-o", "read,write", "-i", 200, "-d", "4096:65536", "-q", "-p", 1337]
+        words = ["io_demo", "-d", "4096:65536", "-q", "-p", 1337]
         with Card() as card:
             before = cable_bytes(card)
-            server = start_server(card, ["io_demo", "-p", 1337, "-q"], {**ucx, **ON_SERVER, "UCX_NET_DEVICES": "mlx5_2:1"})
-            client = card.run(*words, SERVER_IP, env={**ucx, **ON_CLIENT, "UCX_NET_DEVICES": "mlx5_3:1"}, timeout=60)
+            server = start_server(card, words, {**ucx, **ON_SERVER, "UCX_NET_DEVICES": "mlx5_2:1"}, True)
+            client = card.run(
+                *[*words, "-o", "read,write", "-i", 200, SERVER_IP],
+                env={**ucx, **ON_CLIENT, "UCX_NET_DEVICES": "mlx5_3:1"},
+            )
+            self.assertIn("Client exit with status 'OK'", client.output)
             self.assertNotRegex(client.output + server.output, r"\b(ERROR|WARN)\b")
-            self.assertGreater(cable_bytes(card) - before, 200 * 4096)
+            self.assertGreater(cable_bytes(card) - before, 50 * 4096)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 #include "card/host/scheduling.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -8,6 +9,7 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <string>
 
 #include "card/host/descriptor.h"
 
@@ -32,11 +34,23 @@ bool set(const SchedulingAttributes& attributes) {
     return ::syscall(SYS_sched_setattr, 0, &attributes, 0) == 0;
 }
 
+// With sched_autogroup_enabled (sched(7)) the nice value only counts among the processes of one
+// session, and sessions share the processor by a nice value of their own. A card that has a session
+// to itself sets that too; a session it shares with a terminal is not its to change.
+void prefer_own_session() {
+    if (::getsid(0) != ::getpid()) return;
+    const UniqueFd autogroup(::open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC));
+    if (!autogroup) return;
+    const std::string text = std::to_string(kNice);
+    [[maybe_unused]] const ssize_t ignored = ::write(autogroup.value(), text.data(), text.size());
+}
+
 }  // namespace
 
 void prefer_short_slices() {
     // Deadlines are to be met to the microsecond, not to the 50 us of ordinary timers.
     ::prctl(PR_SET_TIMERSLACK, 1);
+    prefer_own_session();
     SchedulingAttributes attributes;
     attributes.policy = SCHED_OTHER;
     attributes.runtime = kSliceNs;

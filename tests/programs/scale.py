@@ -54,16 +54,17 @@ class Scale(unittest.TestCase):
             card.run(harness.tool("verbs_scale"), mode, warm_up, timeout=60)
             card.wait_idle()
             before = (harness.open_descriptors(card.pid), harness.resident_kib(card.pid))
-            card.run(harness.tool("verbs_scale"), mode, cycles, timeout=100)
+            card.run(harness.tool("verbs_scale"), mode, cycles, timeout=200)
             card.wait_idle()
             # The connection of the last `rdmalab status` may still be open for a moment.
             harness.wait_until(lambda: harness.open_descriptors(card.pid) <= before[0], 5)
             after = (harness.open_descriptors(card.pid), harness.resident_kib(card.pid))
-            self.assertEqual(after[0], before[0], "descriptors of the card")
+            self.assertLessEqual(after[0], before[0], "descriptors of the card")
             self.assertLessEqual(after[1], before[1] + 1024, "resident KiB of the card")
 
+    @harness.costs(timeout=300, processors=2)
     def test_five_thousand_create_destroy_cycles(self):
-        self.churn("churn", 1000, 5000)
+        self.churn("churn", 500, 5000)
 
     def test_a_thousand_open_close_cycles(self):
         self.churn("contexts", 200, 1000)

@@ -177,6 +177,7 @@ void Server::close(std::uint64_t id) {
                      parts_.card.config().functions[connection.device].device);
     }
     if (connection.cm_session.value != 0) {
+        settle();  // what the client has sent arrives before the news of its end
         parts_.card.close_cm_session(connection.cm_session, monotonic_now());
         parts_.attachments.cm_sessions().destroy(connection.cm_session);
     }

@@ -72,12 +72,12 @@ class Data(unittest.TestCase):
             for verb in VERBS:
                 move(card, verb, "--psn", 2**24 - 16, "--sizes", comma([1, 4096, 5000]), "--messages", 96)
 
-    @harness.costs(timeout=200)
+    @harness.costs(timeout=400, processors=2)
     def test_one_message_of_two_gibibytes(self):
         with Card() as card:
             for verb in ("write", "read"):
                 report = move(
-                    card, verb, "--sizes", 2 * GIB, "--messages", 1, "--depth", 1, "--mtu", 4096, timeout=90
+                    card, verb, "--sizes", 2 * GIB, "--messages", 1, "--depth", 1, "--mtu", 4096, timeout=180
                 )
                 self.assertEqual(report["bytes"], 2 * GIB)
 

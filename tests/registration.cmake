@@ -30,7 +30,11 @@ function(rdmalab_python_tests label)
         set(labels ${extra_label})
       endif()
       math(EXPR timeout "${timeout} * ${RDMALAB_TIME_FACTOR}")
-      add_test(NAME ${label}.${stem}.${short} COMMAND ${RDMALAB_PYTHON} ${path} ${name})
+      set(configurations)
+      if(extra_label STREQUAL "soak")  # long runs, on request only: ctest -C soak -L soak
+        set(configurations CONFIGURATIONS soak)
+      endif()
+      add_test(NAME ${label}.${stem}.${short} COMMAND ${RDMALAB_PYTHON} ${path} ${name} ${configurations})
       set_tests_properties(${label}.${stem}.${short} PROPERTIES TIMEOUT ${timeout} LABELS ${labels} PROCESSORS ${processors}
         ENVIRONMENT "RDMALAB_BUILD=${CMAKE_BINARY_DIR};RDMALAB_TIME_FACTOR=${RDMALAB_TIME_FACTOR};PYTHONDONTWRITEBYTECODE=1")
     endforeach()

@@ -38,13 +38,8 @@ class Lossy(unittest.TestCase):
         self.assertGreater(functions["mlx5_2"]["rx_icrc_errors"] + functions["mlx5_3"]["rx_icrc_errors"], 0)
         self.assertGreater(functions["mlx5_2"]["retransmitted_frames"] + functions["mlx5_3"]["retransmitted_frames"], 0)
 
-    def test_pingpong_validates(self):
-        import pingpong
-
-        with Card() as card:
-            card.link(*IMPAIRMENTS)
-            pingpong.run_pingpong(card, "rc", ["-c", "-s", "20000"])
-            pingpong.run_pingpong(card, "srq", ["-c", "-s", "20000"])
+    # Not here: the ibv_*_pingpong programs. The side that is done first destroys its QPs without a
+    # word, so when the last ACK is lost the other side runs out of retries, on any adapter.
 
     def test_every_perftest_tool_completes(self):
         with Card() as card:

@@ -1,7 +1,6 @@
 #include "wire/mad.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <fstream>
@@ -281,8 +280,9 @@ std::vector<std::byte> frame_of(const CmMessage& message) {
 
 std::string tshark(const std::vector<CmMessage>& messages) {
     // The tests of this file run at the same time.
-    const std::string path =
-        ::testing::TempDir() + "rdmalab_mad_" + std::to_string(::getpid()) + ".pcapng";
+    const std::string path = ::testing::TempDir() + "rdmalab_mad_" +
+                             ::testing::UnitTest::GetInstance()->current_test_info()->name() +
+                             ".pcapng";
     std::vector<std::byte> capture = pcapng_header("p0", 65'535);
     for (const CmMessage& message : messages)
         append_pcapng_packet(capture, 1'000'000'000, frame_of(message), false);

@@ -1,5 +1,5 @@
-/* A pair of programs that know nothing of RDMA: the server echoes what the client sends. Run with librspreload they
- * speak over rsockets.
+/* A pair of programs that know nothing of RDMA: the server echoes what the client sends. Run with
+ * librspreload they speak over rsockets.
  *
  *   plain_sockets ADDRESS PORT          serves one client
  *   plain_sockets ADDRESS PORT BYTES    sends that many bytes and checks what comes back
@@ -57,7 +57,8 @@ static void exchange(int server, const struct sockaddr_in* address, size_t total
         }
         if (entry.revents & POLLIN) {
             ssize_t n = recv(server, buffer, sizeof buffer, MSG_DONTWAIT);
-            for (ssize_t i = 0; i < n; ++i) require(buffer[i] == pattern(received + (size_t)i), "the echo differs");
+            for (ssize_t i = 0; i < n; ++i)
+                require(buffer[i] == pattern(received + (size_t)i), "the echo differs");
             require(n != 0, "the server has closed");
             if (n > 0) received += (size_t)n;
         }
@@ -69,7 +70,8 @@ static void exchange(int server, const struct sockaddr_in* address, size_t total
 
 int main(int argc, char** argv) {
     if (argc < 3) return 2;
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)strtoul(argv[2], NULL, 10))};
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)strtoul(argv[2], NULL, 10))};
     require(inet_pton(AF_INET, argv[1], &address.sin_addr) == 1, "address");
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     require(fd >= 0, "socket");

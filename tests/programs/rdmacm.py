@@ -66,7 +66,8 @@ def wait_until_waiting(program, name, spins, timeout=20):
         with contextlib.suppress(OSError):
             if spins and harness.cpu_seconds(pid) > start_cpu_s:
                 return True
-        return seen is not None and time.monotonic() - since > settle_s
+        is_asleep = seen is not None and time.monotonic() - since > settle_s
+        return is_asleep and not harness.descendants_of(pid)  # nor does it wait for a helper
 
     if not harness.wait_until(is_waiting, timeout) or not program.running():
         report = program.report("server")

@@ -305,7 +305,13 @@ void Cm::finish(CmConnection& c) {
 
 // --- Time and facts
 
+Instant Cm::next_deadline() const {
+    const Instant held = held_.empty() ? Instant::never() : held_.front().deadline;
+    return std::min(table_.next_deadline(), held);
+}
+
 void Cm::handle_timeout(Instant now) {
+    release_held(now);
     while (CmConnection* const c = table_.next_due(now)) {
         if (c->retries_left > 0) {
             --c->retries_left;

@@ -64,7 +64,7 @@ public:
     void handle_timeout(Instant now);
     bool poll_frame(wire::Frame& out);
     bool poll_event(CmEvent& out);
-    Instant next_deadline() const { return table_.next_deadline(); }
+    Instant next_deadline() const;
     bool has_work() const { return !outbox_.empty() || !events_.empty(); }
 
     // --- Facts.
@@ -110,8 +110,17 @@ private:
     CmConnection* new_connection(const CmRoute& route);
     void set_retries(CmConnection& c, std::uint8_t response_timeout, std::uint8_t retries);
 
+    // A REQ for a service that nobody listens to yet.
+    struct HeldRequest {
+        wire::ReqMessage request;
+        Origin origin;
+        Instant deadline;
+    };
+
     // cm_receive.cc: messages
     void receive(const wire::ReqMessage& m, const Origin& origin, Instant now);
+    void receive_new(const wire::ReqMessage& m, const Origin& origin, Instant now, bool may_hold);
+    void release_held(Instant now);
     void receive(const wire::MraMessage& m, const Origin& origin, Instant now);
     void receive(const wire::RejMessage& m, const Origin& origin, Instant now);
     void receive(const wire::RepMessage& m, const Origin& origin, Instant now);
@@ -160,6 +169,7 @@ private:
     CmTable table_;
     std::unordered_map<std::uint64_t, std::vector<Listener>> services_;
     std::unordered_map<CmListenerId, std::uint64_t> listener_services_;
+    std::deque<HeldRequest> held_;  // in the order of their deadlines
     std::deque<Outgoing> outbox_;
     std::deque<CmEvent> events_;
     CmEvent discarded_;  // what an abandoned connection reports

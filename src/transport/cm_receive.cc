@@ -138,6 +138,14 @@ void Cm::receive(const wire::ReqMessage& m, const Origin& origin, Instant now) {
         apply_message(c, CmInput::kReq, {.now = now});
         return;
     }
+    receive_new(m, origin, now, true);
+}
+
+// Programs that agree to meet may race: the one connects before the other listens (perftest -R
+// sleeps a second on both sides and hopes). On a busy machine the order is a matter of luck, so a
+// request for an unknown service waits a little before it is refused; that is shorter than the peer
+// takes to repeat it.
+void Cm::receive_new(const wire::ReqMessage& m, const Origin& origin, Instant now, bool may_hold) {
     const auto refuse = [&](RejectReason reason) {
         ++counters_.unmatched;
         answer(origin, rejection(m, reason));
@@ -146,10 +154,24 @@ void Cm::receive(const wire::ReqMessage& m, const Origin& origin, Instant now) {
     const auto ip = wire::parse_ip_cm_header(m.private_data);
     if (!ip) return refuse(RejectReason::kUnsupportedRequest);
     const Listener* const listener = find_listener(m.service_id, *ip);
-    if (listener == nullptr) return refuse(RejectReason::kInvalidServiceId);
+    if (listener == nullptr) {
+        if (!may_hold || held_.size() >= kHeldMax) return refuse(RejectReason::kInvalidServiceId);
+        held_.push_back({m, origin, now + kHoldTime});
+        return;
+    }
     const CmListenerId id = listener->id;
     if (!clear_stale(m, now)) return refuse(RejectReason::kStaleConnection);
     take_request(m, *ip, id, origin);
+}
+
+void Cm::release_held(Instant now) {
+    while (!held_.empty() && held_.front().deadline <= now) {
+        const HeldRequest held = held_.front();
+        held_.pop_front();
+        if (table_.find_peer(CmPeerKey::comm_id(held.request.local_comm_id, held.request.ca_guid)))
+            continue;  // it came twice
+        receive_new(held.request, held.origin, now, false);
+    }
 }
 
 void Cm::take_request(const wire::ReqMessage& m, const wire::IpCmHeader& ip, CmListenerId listener,

@@ -128,6 +128,7 @@ TEST_F(CmConnectTest, an_ipv6_wildcard_hears_ipv4_unless_it_may_not) {
     EXPECT_EQ(b.call(CmOp::kListen, abi::CmListenRequest{only, 1}), 0);
     a.next();
     connecting("10.0.0.1", 0x12);
+    world.run_for(milliseconds(200));
     const abi::CmEventRecord record = a.next();
     EXPECT_EQ(record.type, CmEventType::kRejected);
     EXPECT_EQ(record.status, 8);
@@ -135,6 +136,7 @@ TEST_F(CmConnectTest, an_ipv6_wildcard_hears_ipv4_unless_it_may_not) {
 
 TEST_F(CmConnectTest, a_port_without_listener_is_rejected) {
     connecting();
+    world.run_for(milliseconds(200));
     const abi::CmEventRecord record = a.next();
     EXPECT_EQ(record.type, CmEventType::kRejected);
     EXPECT_EQ(record.status, 8);

@@ -54,6 +54,18 @@ TEST_F(CmTest, an_unknown_service_is_rejected_with_reason_8) {
     EXPECT_THAT(pair.server_events(), IsEmpty());
 }
 
+TEST_F(CmTest, a_listener_that_comes_a_little_late_still_gets_the_request) {
+    CmConnect request = pair.connect_request();
+    request.service_id = wire::ip_service_id(0x0106, 1);
+    pair.client().connect(request, pair.now()).value();
+    pair.run_for(milliseconds(100));
+    EXPECT_THAT(pair.client_events(), IsEmpty());
+    ASSERT_EQ(pair.server().listen(CmListenerId{77}, {.service_id = request.service_id}), 0);
+    pair.run_for(milliseconds(150));
+    EXPECT_EQ(names(pair.server_events()), Names{"Request"});
+    EXPECT_THAT(pair.client_events(), IsEmpty());
+}
+
 TEST_F(CmTest, a_lost_rej_is_repeated_and_makes_no_new_request) {
     pair.drop = lose_first<wire::RejMessage>();
     connect();
@@ -260,6 +272,8 @@ TEST_F(CmTest, a_bad_request_is_rejected_with_its_reason) {
         wire::emit_cm(req, mad);
         pair2.server().handle_frame(
             testing::gsi_frame(testing::client_gid(), testing::server_gid(), mad), pair2.now());
+        // An unknown service is known after a while only.
+        pair2.server().handle_timeout(pair2.now() + milliseconds(200));
         wire::Frame out;
         if (!pair2.server().poll_frame(out)) return 0;
         wire::CmMessage answer;

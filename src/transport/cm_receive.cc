@@ -14,6 +14,8 @@ using wire::RejectReason;
 
 constexpr std::uint8_t kExtendedServiceXrc = 1;
 constexpr std::uint8_t kMtuCodeMin = 1;
+constexpr Duration kHoldTime = milliseconds(200);
+constexpr std::size_t kHeldMax = 64;
 
 // A frame to QP 1 that carries a management datagram: UD SEND Only from QP 1 with its key.
 bool is_gsi(const wire::Frame& frame) {
@@ -156,7 +158,11 @@ void Cm::receive_new(const wire::ReqMessage& m, const Origin& origin, Instant no
     const Listener* const listener = find_listener(m.service_id, *ip);
     if (listener == nullptr) {
         if (!may_hold || held_.size() >= kHeldMax) return refuse(RejectReason::kInvalidServiceId);
-        held_.push_back({m, origin, now + kHoldTime});
+        const bool is_held = std::any_of(held_.begin(), held_.end(), [&](const HeldRequest& held) {
+            return held.request.local_comm_id == m.local_comm_id &&
+                   held.request.ca_guid == m.ca_guid;
+        });
+        if (!is_held) held_.push_back({m, origin, now + kHoldTime});
         return;
     }
     const CmListenerId id = listener->id;

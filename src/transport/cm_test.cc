@@ -208,7 +208,7 @@ TEST_F(CmTest, an_exact_address_goes_before_a_wildcard) {
     EXPECT_EQ(pair.server_events().at(0).listener, CmListenerId{1});
     pair.server().unlisten(CmListenerId{1});
     connect(Qpn{0x13});
-    pair.run_for(milliseconds(1));
+    pair.run_for(milliseconds(250));
     EXPECT_EQ(names(pair.client_events()), Names{"Rejected(8)"});
 }
 

@@ -455,7 +455,9 @@ class Card:
             with contextlib.suppress(Failure, ValueError, KeyError):
                 lines.append("Functions' counters that are not 0: " + json.dumps(self.busy_counters()))
         elif self.pid:
-            lines.append("The card is dead.")
+            lines.append("The card is dead. Its log:")
+            with contextlib.suppress(OSError), open(os.path.join(self.runtime, self.name + ".log")) as log:
+                lines.append(indent(log.read()))
         return "\n".join(lines)
 
 

@@ -368,6 +368,7 @@ const transport::Engine& Card::engine(std::uint32_t function) const {
 const transport::CmCounters& Card::cm_counters(std::uint32_t function) const {
     return impl_->cm.counters(function);
 }
+CmCounts Card::cm_counts() const { return impl_->cm.counts(); }
 PortCounters Card::port_counters(std::uint32_t port) const {
     return impl_->switchboard.port_counters(port);
 }

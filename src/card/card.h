@@ -122,6 +122,7 @@ public:
     // --- Facts.
     const transport::Engine& engine(std::uint32_t function) const;
     const transport::CmCounters& cm_counters(std::uint32_t function) const;
+    CmCounts cm_counts() const;
     PortCounters port_counters(std::uint32_t port) const;
     PortCounters vport_counters(std::uint32_t function) const;
     CableCounters cable_counters(std::uint32_t cable, bool a_to_b) const;

@@ -1,6 +1,7 @@
 // What the connection manager of the card needs from its host: the pipes of the event channels.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -10,6 +11,12 @@
 namespace rdmalab::card {
 
 using CmSessionId = StrongId<struct CmSessionIdTag>;  // chosen by the host, never reused
+
+// What the connection manager of a card holds.
+struct CmCounts {
+    std::size_t sessions, ids, ports, connections;
+    bool operator==(const CmCounts&) const = default;
+};
 
 class CmHostPort {
 public:

@@ -46,10 +46,7 @@ public:
     const transport::CmCounters& counters(std::uint32_t function) const {
         return cms_[function]->counters();
     }
-    struct Counts {
-        std::size_t sessions, ids, ports, connections;
-        bool operator==(const Counts&) const = default;
-    };
+    using Counts = CmCounts;
     Counts counts() const;
     DeviceSet all_devices() const { return directory_.all(); }
 

@@ -51,6 +51,13 @@ std::string print_attached(const Json& attached) {
     return table.print();
 }
 
+std::string print_cm(const Json& cm) {
+    const auto count = [&](const char* key) { return cm.value(key, std::uint64_t{0}); };
+    if (count("sessions") == 0 && count("connections") == 0) return {};
+    return fmt::format("\nRDMA CM: {} programs, {} ids, {} ports, {} connection ends\n",
+                       count("sessions"), count("ids"), count("ports"), count("connections"));
+}
+
 std::string print_status(const Json& status) {
     std::string text = fmt::format(
         "card '{}': pid {}, version {}, topology {}, seed {}, up {:.0f} s\n\nfunctions\n",
@@ -60,6 +67,7 @@ std::string print_status(const Json& status) {
     text += print_functions(status.value("functions", Json::array()));
     text += "\ncables\n" + print_cables(status.value("cables", Json::array()));
     text += "\nprograms\n" + print_attached(status.value("attached", Json::array()));
+    text += print_cm(status.value("cm", Json::object()));
     for (const Json& capture : status.value("captures", Json::array())) {
         text += fmt::format("\ncapture at {}: {}\n", capture.value("at", ""),
                             capture.value("file", ""));

@@ -256,6 +256,8 @@ void Cm::perform(CmConnection& c, CmAction action, CmState from, const Occasion&
             return send_dreq(c);
         case CmAction::kAnswerDreq:
             return send_drep(c, *occasion.dreq);
+        case CmAction::kAnswerLap:
+            return send_apr(c, *occasion.lap);
         case CmAction::kSendSidrRep:
             return send_sidr_rep(c, occasion.accept, occasion.reject);
         case CmAction::kSendSidrReject:

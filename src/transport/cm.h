@@ -95,6 +95,7 @@ private:
         const wire::RejMessage* rej = nullptr;
         const wire::RepMessage* rep = nullptr;
         const wire::DreqMessage* dreq = nullptr;
+        const wire::LapMessage* lap = nullptr;
         const wire::SidrRepMessage* sidr_rep = nullptr;
         const CmAccept* accept = nullptr;
         const CmReject* reject = nullptr;
@@ -118,6 +119,7 @@ private:
     };
 
     // cm_receive.cc: messages
+    void refuse_version(const wire::MadBytes& mad, const Origin& origin);
     void receive(const wire::ReqMessage& m, const Origin& origin, Instant now);
     void receive_new(const wire::ReqMessage& m, const Origin& origin, Instant now, bool may_hold);
     void release_held(Instant now);
@@ -127,6 +129,8 @@ private:
     void receive(const wire::RtuMessage& m, const Origin& origin, Instant now);
     void receive(const wire::DreqMessage& m, const Origin& origin, Instant now);
     void receive(const wire::DrepMessage& m, const Origin& origin, Instant now);
+    void receive(const wire::LapMessage& m, const Origin& origin, Instant now);
+    void receive(const wire::AprMessage& m, const Origin& origin, Instant now);
     void receive(const wire::SidrReqMessage& m, const Origin& origin, Instant now);
     void receive(const wire::SidrRepMessage& m, const Origin& origin, Instant now);
     std::optional<wire::RejectReason> check_req(const wire::ReqMessage& m,
@@ -157,6 +161,7 @@ private:
     void send_rej_stale(const CmConnection& c);
     void send_dreq(CmConnection& c);
     void send_drep(const CmConnection& c, const wire::DreqMessage& dreq);
+    void send_apr(const CmConnection& c, const wire::LapMessage& lap);
     void send_sidr_rep(CmConnection& c, const CmAccept* accept, const CmReject* reject);
     CmEvent& report(const CmConnection& c, CmEventKind kind, int status = 0);
     void report_reply(const CmConnection& c, const wire::RepMessage& m);

@@ -1,6 +1,9 @@
 // Two managers do what the input says, while datagrams of the input's making arrive: copies of real
-// ones with bytes changed, and any bytes behind a valid header. Whatever happens, when both owners
+// ones with bytes changed, real ones that say something else (out of state), any bytes behind a
+// valid header, and frames that are no datagrams of QP 1. Whatever happens, when both owners
 // have left and time has passed nothing may be left.
+#include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 
 #include "transport/cm_testing.h"
@@ -37,12 +40,11 @@ public:
     }
 
     void step(Input& input) {
-        switch (input.byte() % 10) {
+        switch (input.byte() % 15) {
             case 0:
                 return connect(input);
             case 1:
-                cm(input).accept(id(input), {}, pair_.now());
-                return;
+                return accept(input);
             case 2:
                 cm(input).establish(id(input), pair_.now());
                 return;
@@ -50,8 +52,7 @@ public:
                 cm(input).disconnect(id(input), pair_.now());
                 return;
             case 4:
-                cm(input).reject(id(input), {}, pair_.now());
-                return;
+                return reject(input);
             case 5:
                 cm(input).release(id(input), pair_.now());
                 return;
@@ -59,6 +60,16 @@ public:
                 return inject_changed(input);
             case 7:
                 return inject_any(input);
+            case 8:
+                return inject_another(input);
+            case 9:
+                return inject_no_mad(input);
+            case 10:
+                cm(input).notify_established(id(input), pair_.now());
+                return;
+            case 11:
+                cm(input).forget(id(input), pair_.now());
+                return;
             default:
                 return pass_time(milliseconds(input.byte() * 8));
         }
@@ -93,6 +104,28 @@ private:
         ids_.push_back(made.value());
     }
 
+    // Private data of any length: too long is refused.
+    std::vector<std::uint8_t> private_data(Input& input) {
+        return std::vector<std::uint8_t>(input.byte(), input.byte());
+    }
+    void accept(Input& input) {
+        Cm& manager = cm(input);
+        const CmConnId choice = id(input);
+        const auto data = private_data(input);
+        CmAccept answer;
+        answer.qp.qpn = Qpn{input.byte()};
+        answer.private_data = data;
+        const int status = manager.accept(choice, answer, pair_.now());
+        require(status == EINVAL || data.size() <= 196);
+    }
+    void reject(Input& input) {
+        Cm& manager = cm(input);
+        const CmConnId choice = id(input);
+        const auto data = private_data(input);
+        const int status = manager.reject(choice, {.private_data = data}, pair_.now());
+        require(status == EINVAL || data.size() <= 148);
+    }
+
     void pass_time(Duration time) {
         pair_.run_for(time);
         for (const CmEvent& event : pair_.server_events()) ids_.push_back(event.connection);
@@ -114,6 +147,36 @@ private:
         for (std::size_t changes = input.byte() % 4; changes > 0; --changes)
             mad[input.byte() % 200] = std::byte{input.byte()};
         inject(input, mad);
+    }
+
+    // The ids of a real message, which have the same places in most, in a message of another kind,
+    // as it was sent or the other way round.
+    void inject_another(Input& input) {
+        wire::MadBytes mad = seen_[input.byte() % seen_.size()];
+        mad[17] = std::byte(0x10 + input.byte() % 12);
+        std::byte* const ids = mad.data() + sizeof(wire::MadHeader);
+        if (input.byte() % 2 != 0) std::swap_ranges(ids, ids + 4, ids + 4);
+        inject(input, mad);
+    }
+
+    void inject_no_mad(Input& input) {
+        const wire::MadBytes mad = seen_[input.byte() % seen_.size()];
+        wire::Frame frame = testing::gsi_frame(testing::client_gid(), testing::server_gid(), mad);
+        switch (input.byte() % 4) {
+            case 0:
+                frame.payload_length = input.byte();
+                break;
+            case 1:
+                frame.segments[0].length = input.byte();
+                break;
+            case 2:
+                wire::header_at<wire::Bth>(frame, frame.bth_offset)->opcode = input.byte();
+                break;
+            default:
+                wire::header_at<wire::Deth>(frame, frame.bth_offset + sizeof(wire::Bth))->qkey =
+                    input.byte();
+        }
+        pair_.server().handle_frame(frame, pair_.now());
     }
 
     void inject_any(Input& input) {

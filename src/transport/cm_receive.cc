@@ -1,7 +1,7 @@
 // What messages do. Each is matched to a connection: the answers and what follows by both
 // communication ids, a request by the peer's id and GUID. What matches none gets the answer of the
-// standard: a new connection or REJ for a REQ, REJ for a REP, DREP for a DREQ, silence for the
-// rest.
+// standard: a new connection or REJ for a REQ, REJ for a REP, DREP for a DREQ, APR for a LAP,
+// silence for the rest.
 #include <algorithm>
 #include <cerrno>
 
@@ -69,11 +69,11 @@ void Cm::handle_frame(const wire::Frame& frame, Instant now) {
     ++counters_.rx_mads;
     wire::MadBytes bytes;
     wire::CmMessage message;
-    if (!is_gsi(frame) || !gather(frame, bytes) ||
-        wire::parse_cm(bytes, message) != wire::MadError::kNone) {
-        ++counters_.malformed;
-        return;
-    }
+    const bool is_mad = is_gsi(frame) && gather(frame, bytes);
+    const wire::MadError error =
+        is_mad ? wire::parse_cm(bytes, message) : wire::MadError::kBadLength;
+    if (error != wire::MadError::kNone) ++counters_.malformed;
+    if (error != wire::MadError::kNone && error != wire::MadError::kBadClassVersion) return;
     Origin origin;
     origin.local = wire::destination_gid(frame);
     origin.peer = wire::source_gid(frame);
@@ -84,7 +84,25 @@ void Cm::handle_frame(const wire::Frame& frame, Instant now) {
         return;
     }
     if (config_.find_mac) origin.peer_mac = config_.find_mac(origin.peer).value_or(origin.peer_mac);
+    if (error == wire::MadError::kBadClassVersion) return refuse_version(bytes, origin);
     std::visit([&](const auto& m) { receive(m, origin, now); }, message);
+}
+
+// A request in another version of the protocol is refused in ours; all else is dropped.
+void Cm::refuse_version(const wire::MadBytes& mad, const Origin& origin) {
+    const wire::ForeignVersion foreign = wire::parse_foreign_version(mad);
+    if (foreign.attribute_id == static_cast<std::uint16_t>(wire::CmAttribute::kReq)) {
+        wire::ReqMessage request;
+        request.transaction_id = foreign.transaction_id;
+        request.local_comm_id = foreign.id;
+        answer(origin, rejection(request, RejectReason::kInvalidClassVersion));
+    } else if (foreign.attribute_id == static_cast<std::uint16_t>(wire::CmAttribute::kSidrReq)) {
+        wire::SidrRepMessage reply;
+        reply.transaction_id = foreign.transaction_id;
+        reply.request_id = foreign.id;
+        reply.status = static_cast<std::uint8_t>(wire::SidrStatus::kUnsupportedVersion);
+        answer(origin, reply);
+    }
 }
 
 void Cm::apply_message(CmConnection* c, CmInput input, const Occasion& occasion) {
@@ -305,6 +323,30 @@ void Cm::receive(const wire::DreqMessage& m, const Origin& origin, Instant now) 
 void Cm::receive(const wire::DrepMessage& m, const Origin& origin, Instant now) {
     CmConnection* const c = find_pair(m.remote_comm_id, m.local_comm_id, origin);
     apply_message(c, CmInput::kDrep, {.now = now});
+}
+
+// The card has one path to a peer. The answer says so, at the first asking and at each repetition,
+// so that the peer does not wait.
+void Cm::receive(const wire::LapMessage& m, const Origin& origin, Instant now) {
+    CmConnection* const c = find_pair(m.remote_comm_id, m.local_comm_id, origin);
+    if (c != nullptr && c->local_qpn != m.remote_qpn) {
+        ++counters_.out_of_state;
+        return;
+    }
+    if (c != nullptr) return apply_message(c, CmInput::kLap, {.now = now, .lap = &m});
+    ++counters_.unmatched;
+    wire::AprMessage apr;
+    apr.transaction_id = m.transaction_id;
+    apr.local_comm_id = m.remote_comm_id;
+    apr.remote_comm_id = m.local_comm_id;
+    apr.status = static_cast<std::uint8_t>(wire::AprStatus::kInvalidCommId);
+    answer(origin, apr);
+}
+
+// We have asked for no path.
+void Cm::receive(const wire::AprMessage& m, const Origin& origin, Instant) {
+    const bool is_ours = find_pair(m.remote_comm_id, m.local_comm_id, origin) != nullptr;
+    ++(is_ours ? counters_.out_of_state : counters_.unmatched);
 }
 
 // --- Service id resolution

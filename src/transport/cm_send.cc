@@ -198,6 +198,13 @@ void Cm::send_drep(const CmConnection& c, const wire::DreqMessage& dreq) {
     send_once(c, m);
 }
 
+void Cm::send_apr(const CmConnection& c, const wire::LapMessage& lap) {
+    wire::AprMessage m = message_of<wire::AprMessage>(c);
+    m.transaction_id = lap.transaction_id;
+    m.status = static_cast<std::uint8_t>(wire::AprStatus::kNotSupported);
+    send_once(c, m);
+}
+
 // --- Service id resolution
 
 void Cm::send_sidr_req(CmConnection& c, const CmServiceQuery& request) {

@@ -66,6 +66,7 @@ constexpr Row kRows[] = {
     {S::kRepSent, I::kRtu, A::kReportEstablished, S::kEstablished},
     {S::kRepSent, I::kRej, A::kReportRejected, S::kIdle},
     {S::kRepSent, I::kDreq, A::kTakeDreq, S::kTimewait},
+    {S::kRepSent, I::kLap, A::kAnswerLap, S::kRepSent},
     {S::kRepSent, I::kTimeout, A::kResend, S::kRepSent},
     {S::kRepSent, I::kGaveUp, A::kReportUnreachable, S::kIdle},
     {S::kRepSent, I::kNotify, A::kReportEstablished, S::kEstablished},
@@ -77,6 +78,7 @@ constexpr Row kRows[] = {
     {S::kMraRepReceived, I::kRtu, A::kReportEstablished, S::kEstablished},
     {S::kMraRepReceived, I::kRej, A::kReportRejected, S::kIdle},
     {S::kMraRepReceived, I::kDreq, A::kTakeDreq, S::kTimewait},
+    {S::kMraRepReceived, I::kLap, A::kAnswerLap, S::kMraRepReceived},
     {S::kMraRepReceived, I::kTimeout, A::kResend, S::kMraRepReceived},
     {S::kMraRepReceived, I::kGaveUp, A::kReportUnreachable, S::kIdle},
     {S::kMraRepReceived, I::kNotify, A::kReportEstablished, S::kEstablished},
@@ -87,6 +89,7 @@ constexpr Row kRows[] = {
     {S::kEstablished, I::kRep, A::kResend, S::kEstablished},
     {S::kEstablished, I::kRej, A::kReportDisconnected, S::kTimewait},
     {S::kEstablished, I::kDreq, A::kTakeDreq, S::kTimewait},
+    {S::kEstablished, I::kLap, A::kAnswerLap, S::kEstablished},
     {S::kEstablished, I::kNotify, A::kIgnore, S::kEstablished},
     {S::kEstablished, I::kDisconnect, A::kSendDreq, S::kDreqSent},
     {S::kEstablished, I::kRelease, A::kSendDreq, S::kDreqSent},
@@ -150,9 +153,9 @@ constexpr std::array<const char*, kCmStateCount> kStateNames = {
     "MraReqSent", "RepSent",     "MraRepReceived",  "Established", "DreqSent",   "Timewait",
     "Rejected",   "SidrReqSent", "SidrReqReceived", "SidrAnswered"};
 constexpr std::array<const char*, kCmInputCount> kInputNames = {
-    "REQ",    "MRA(REQ)", "MRA(REP)",  "REP",        "RTU",     "REJ",
-    "DREQ",   "DREP",     "SIDR_REQ",  "SIDR_REP",   "timeout", "gave up",
-    "accept", "reject",   "establish", "disconnect", "notify",  "release"};
+    "REQ",    "MRA(REQ)",  "MRA(REP)",   "REP",      "RTU",     "REJ",     "DREQ",
+    "DREP",   "LAP",       "SIDR_REQ",   "SIDR_REP", "timeout", "gave up", "accept",
+    "reject", "establish", "disconnect", "notify",   "release"};
 constexpr std::array<const char*, kCmActionCount> kActionNames = {
     "ignore",
     "refuse",
@@ -166,6 +169,7 @@ constexpr std::array<const char*, kCmActionCount> kActionNames = {
     "send REJ(stale)",
     "send DREQ",
     "send DREP",
+    "send APR",
     "send SIDR_REP",
     "send SIDR_REP(rejected)",
     "wait longer",

@@ -49,6 +49,7 @@ enum class CmInput : std::uint8_t {
     kRej,
     kDreq,
     kDrep,
+    kLap,
     kSidrReq,  // again
     kSidrRep,
     // the timer of the connection
@@ -62,7 +63,7 @@ enum class CmInput : std::uint8_t {
     kNotify,   // a message arrived on the QP: the RTU was lost
     kRelease,  // the id is destroyed
 };
-inline constexpr std::size_t kCmInputCount = 18;
+inline constexpr std::size_t kCmInputCount = 19;
 
 enum class CmAction : std::uint8_t {
     kIgnore,  // a message that means nothing here; a call that succeeds and does nothing
@@ -77,6 +78,7 @@ enum class CmAction : std::uint8_t {
     kSendRejStale,
     kSendDreq,
     kAnswerDreq,  // DREP
+    kAnswerLap,   // APR: there is one path only
     kSendSidrRep,
     kSendSidrReject,
     kExtend,  // wait as long as the MRA says
@@ -90,7 +92,7 @@ enum class CmAction : std::uint8_t {
     kReportDisconnected,
     kReportTimewaitExit,
 };
-inline constexpr std::size_t kCmActionCount = 24;
+inline constexpr std::size_t kCmActionCount = 25;
 
 struct CmStep {
     CmAction action;

@@ -1,4 +1,4 @@
-// Layouts of the communication management messages. The view structs follow tables 106 to 120 of
+// Layouts of the communication management messages. The view structs follow tables 106 to 126 of
 // IBTA vol. 1, chapter 12, byte by byte; where several fields share a byte the comment gives them
 // from the most significant bit on with their widths.
 #include "wire/mad.h"
@@ -101,6 +101,30 @@ struct SidrRepView {
     std::array<std::uint8_t, 72> info;
     PrivateData<136> private_data;
 };
+struct LapView {
+    Be32 local_comm_id, remote_comm_id;
+    Be32 reserved0;
+    Be24 remote_qpn;
+    std::uint8_t response_timeout;  // 5, reserved 3
+    Be32 reserved1;
+    Be16 local_lid, remote_lid;
+    std::array<std::uint8_t, 16> local_gid, remote_gid;
+    Be24 flow_label;  // 20, reserved 4
+    std::uint8_t traffic_class;
+    std::uint8_t hop_limit;
+    std::uint8_t packet_rate;   // reserved 2, rate 6
+    std::uint8_t level_subnet;  // service level 4, subnet local 1, reserved 3
+    std::uint8_t ack_timeout;   // 5, reserved 3
+    PrivateData<168> private_data;
+};
+struct AprView {
+    Be32 local_comm_id, remote_comm_id;
+    std::uint8_t info_length;
+    std::uint8_t status;
+    Be16 reserved;
+    std::array<std::uint8_t, 72> info;
+    PrivateData<148> private_data;
+};
 struct IpCmView {
     std::uint8_t version;
     std::uint8_t ip_version;  // 4, reserved 4
@@ -112,6 +136,7 @@ static_assert(sizeof(ReqView) == kMessageLength && sizeof(MraView) == kMessageLe
 static_assert(sizeof(RejView) == kMessageLength && sizeof(RepView) == kMessageLength);
 static_assert(sizeof(RtuView) == kMessageLength && sizeof(DreqView) == kMessageLength);
 static_assert(sizeof(SidrReqView) == kMessageLength && sizeof(SidrRepView) == kMessageLength);
+static_assert(sizeof(LapView) == kMessageLength && sizeof(AprView) == kMessageLength);
 static_assert(sizeof(IpCmView) == kIpCmHeaderLength);
 
 // Fields that share a byte: `width` bits whose lowest is bit `shift`.
@@ -356,6 +381,61 @@ MadError load_view(const SidrRepView& view, SidrRepMessage& m) {
     return m.info_length > m.info.size() ? MadError::kBadField : MadError::kNone;
 }
 
+LapView view_of(const LapMessage& m) {
+    LapView view{};
+    view.local_comm_id = m.local_comm_id;
+    view.remote_comm_id = m.remote_comm_id;
+    view.remote_qpn = m.remote_qpn.value;
+    view.response_timeout = put(m.remote_response_timeout, 3, 5);
+    view.local_lid = m.alternate.local_lid;
+    view.remote_lid = m.alternate.remote_lid;
+    view.local_gid = m.alternate.local_gid.bytes;
+    view.remote_gid = m.alternate.remote_gid.bytes;
+    view.flow_label = m.alternate.flow_label << 4 & 0xff'fff0;
+    view.traffic_class = m.alternate.traffic_class;
+    view.hop_limit = m.alternate.hop_limit;
+    view.packet_rate = put(m.alternate.packet_rate, 0, 6);
+    view.level_subnet = static_cast<std::uint8_t>(put(m.alternate.service_level, 4, 4) |
+                                                  put(m.alternate.subnet_local, 3, 1));
+    view.ack_timeout = put(m.alternate.ack_timeout, 3, 5);
+    view.private_data = m.private_data;
+    return view;
+}
+
+MadError load_view(const LapView& view, LapMessage& m) {
+    m.local_comm_id = view.local_comm_id;
+    m.remote_comm_id = view.remote_comm_id;
+    m.remote_qpn = Qpn{view.remote_qpn};
+    m.remote_response_timeout = get(view.response_timeout, 3, 5);
+    m.alternate.local_lid = view.local_lid;
+    m.alternate.remote_lid = view.remote_lid;
+    m.alternate.local_gid.bytes = view.local_gid;
+    m.alternate.remote_gid.bytes = view.remote_gid;
+    m.alternate.flow_label = view.flow_label >> 4;
+    m.alternate.traffic_class = view.traffic_class;
+    m.alternate.hop_limit = view.hop_limit;
+    m.alternate.packet_rate = get(view.packet_rate, 0, 6);
+    m.alternate.service_level = get(view.level_subnet, 4, 4);
+    m.alternate.subnet_local = get(view.level_subnet, 3, 1) != 0;
+    m.alternate.ack_timeout = get(view.ack_timeout, 3, 5);
+    m.private_data = view.private_data;
+    return MadError::kNone;
+}
+
+AprView view_of(const AprMessage& m) {
+    return {m.local_comm_id, m.remote_comm_id, m.info_length, m.status, 0, m.info, m.private_data};
+}
+
+MadError load_view(const AprView& view, AprMessage& m) {
+    m.local_comm_id = view.local_comm_id;
+    m.remote_comm_id = view.remote_comm_id;
+    m.info_length = view.info_length;
+    m.status = view.status;
+    m.info = view.info;
+    m.private_data = view.private_data;
+    return m.info_length > m.info.size() ? MadError::kBadField : MadError::kNone;
+}
+
 template <class Message>
 MadError load_message(const MadHeader& header, ByteView body, CmMessage& out) {
     Message message;
@@ -369,9 +449,10 @@ MadError load_message(const MadHeader& header, ByteView body, CmMessage& out) {
 
 MadError check_header(const MadHeader& header) {
     if (header.base_version != kMadBaseVersion) return MadError::kBadVersion;
-    if (header.management_class != kMadClassCm || header.class_version != kMadClassVersionCm)
-        return MadError::kBadClass;
-    return header.method == kMadMethodSend ? MadError::kNone : MadError::kBadMethod;
+    if (header.management_class != kMadClassCm) return MadError::kBadClass;
+    if (header.method != kMadMethodSend) return MadError::kBadMethod;
+    return header.class_version == kMadClassVersionCm ? MadError::kNone
+                                                      : MadError::kBadClassVersion;
 }
 
 }  // namespace
@@ -401,8 +482,9 @@ MadError parse_cm(ByteView bytes, CmMessage& out) {
         case CmAttribute::kSidrRep:
             return load_message<SidrRepMessage>(header, body, out);
         case CmAttribute::kLap:
+            return load_message<LapMessage>(header, body, out);
         case CmAttribute::kApr:
-            break;
+            return load_message<AprMessage>(header, body, out);
     }
     return MadError::kBadAttribute;
 }
@@ -422,6 +504,12 @@ void emit_cm(const CmMessage& message, std::span<std::byte, kMadLength> out) {
             store_bytes(out.data() + sizeof header, view_of(m));
         },
         message);
+}
+
+ForeignVersion parse_foreign_version(std::span<const std::byte, kMadLength> bytes) {
+    const auto header = load_bytes<MadHeader>(bytes.data());
+    return {header.transaction_id, header.attribute_id,
+            load_bytes<Be32>(bytes.data() + sizeof header)};
 }
 
 std::optional<std::uint64_t> RejMessage::ca_guid() const {

@@ -1,10 +1,9 @@
 // Management datagrams of the communication management class (IBTA vol. 1, 13.4 and chapter 12): a
-// common header of 24 bytes and one of nine messages of 232 bytes, sent as UD packets to QP 1.
+// common header of 24 bytes and one of eleven messages of 232 bytes, sent as UD packets to QP 1.
 //
 // Each message has a *view struct* with the layout of the wire (size and bit positions as in tables
 // 106 to 120) and a value struct with plain fields. `parse_cm` turns 256 bytes into one of the
-// value structs, `emit_cm` does the reverse and cannot fail. LAP and APR (alternate paths) are
-// known by number only.
+// value structs, `emit_cm` does the reverse and cannot fail.
 //
 // The RDMA IP CM service (annex A11) puts a header of 36 bytes in front of the private data of REQ
 // and SIDR_REQ: IP addresses and the source port. The destination port and the port space are in
@@ -233,16 +232,44 @@ struct SidrRepMessage : CmHeader {
     bool operator==(const SidrRepMessage&) const = default;
 };
 
-using CmMessage = std::variant<ReqMessage, MraMessage, RejMessage, RepMessage, RtuMessage,
-                               DreqMessage, DrepMessage, SidrReqMessage, SidrRepMessage>;
+// Asks for another alternate path of an established connection.
+struct LapMessage : CmHeader {
+    static constexpr CmAttribute kAttribute = CmAttribute::kLap;
+    std::uint32_t local_comm_id = 0, remote_comm_id = 0;
+    Qpn remote_qpn;
+    std::uint8_t remote_response_timeout = 0;  // 5 bits
+    CmPath alternate;
+    PrivateData<168> private_data{};
+    bool operator==(const LapMessage&) const = default;
+};
+
+enum class AprStatus : std::uint8_t {  // 12.8: AP status, those that a CM without such paths sends
+    kInvalidCommId = 1,
+    kNotSupported = 2,
+};
+
+struct AprMessage : CmHeader {
+    static constexpr CmAttribute kAttribute = CmAttribute::kApr;
+    std::uint32_t local_comm_id = 0, remote_comm_id = 0;
+    std::uint8_t info_length = 0;
+    std::uint8_t status = 0;  // AprStatus
+    std::array<std::uint8_t, 72> info{};
+    PrivateData<148> private_data{};
+    bool operator==(const AprMessage&) const = default;
+};
+
+using CmMessage =
+    std::variant<ReqMessage, MraMessage, RejMessage, RepMessage, RtuMessage, DreqMessage,
+                 DrepMessage, SidrReqMessage, SidrRepMessage, LapMessage, AprMessage>;
 
 enum class MadError : std::uint8_t {
     kNone,
-    kBadLength,     // not 256 bytes
-    kBadVersion,    // base version
-    kBadClass,      // not communication management, or another class version
+    kBadLength,   // not 256 bytes
+    kBadVersion,  // base version
+    kBadClass,    // not communication management
+    kBadClassVersion,
     kBadMethod,     // not Send
-    kBadAttribute,  // LAP, APR or unknown
+    kBadAttribute,  // unknown
     kBadField,      // a length inside the message is longer than its field
 };
 const char* to_string(MadError error);
@@ -252,6 +279,15 @@ void emit_cm(const CmMessage& message, std::span<std::byte, kMadLength> out);
 
 // "REQ comm=0x1 service=0x1061234 qpn=0x11 ...": one line, for logs and test failures.
 std::string print_cm(const CmMessage& message);
+
+// A message of another class version: what can be answered all the same. The attribute and the
+// sender's id have their places in every version.
+struct ForeignVersion {
+    std::uint64_t transaction_id;
+    std::uint16_t attribute_id;
+    std::uint32_t id;  // communication id, or request id of SIDR
+};
+ForeignVersion parse_foreign_version(std::span<const std::byte, kMadLength> bytes);
 
 // --- RDMA IP CM service (annex A11)
 

@@ -42,7 +42,9 @@ const char* to_string(MadError error) {
         case MadError::kBadVersion:
             return "base version is not 1";
         case MadError::kBadClass:
-            return "not communication management, class version 2";
+            return "not communication management";
+        case MadError::kBadClassVersion:
+            return "class version is not 2";
         case MadError::kBadMethod:
             return "method is not Send";
         case MadError::kBadAttribute:

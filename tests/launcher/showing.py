@@ -43,7 +43,7 @@ class Status(RunningCard):
         status = self.json("status")
         self.assertLessEqual(
             {"name", "pid", "version", "seed", "topology", "uptime_s", "socket", "functions", "ports", "cables",
-             "attached", "captures"},
+             "cm", "attached", "captures"},
             set(status),
         )
         self.assertEqual((status["name"], status["topology"]), ("default", "loopback"))

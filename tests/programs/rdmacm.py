@@ -357,7 +357,7 @@ def perftest_cases():
                     yield f"{verb}_{metric}_{transport.lower()}_{title}", f"ib_{verb}_{metric}", ["-c", transport, *words]
 
 
-class PerftestOverCm(unittest.TestCase):
+class PerftestPairs(unittest.TestCase):
     ITERATIONS = 200
 
     def words(self, tool, flags, device):
@@ -371,6 +371,19 @@ class PerftestOverCm(unittest.TestCase):
             [*self.words(tool, flags, CLIENT_DEVICE), "--source_ip", CLIENT_IP, SERVER_IP],
         )
 
+    def loop(self, count, cases):
+        """Each time both sides must exit with 0."""
+        with Card() as card:
+            for number in range(count):
+                _, tool, flags = cases[number % len(cases)]
+                try:
+                    self.pair(card, tool, flags)
+                except Failure as failure:
+                    raise Failure(f"run {number + 1} of {count}: {failure}")
+            card.wait_idle()
+
+
+class PerftestOverCm(PerftestPairs):
     def check(self, tool, flags):
         with Card() as card:
             before = cable_bytes(card)
@@ -382,26 +395,27 @@ class PerftestOverCm(unittest.TestCase):
             self.assertGreater(cable_bytes(card), before)
             card.wait_idle()
 
-    def loop(self, count):
-        with Card() as card:
-            for _ in range(count):
-                self.pair(card, "ib_write_bw", [])
-            card.wait_idle()
-
     def test_again_and_again(self):
-        self.loop(LOOPS)
-
-    @costs(label="soak", timeout=1800)
-    def test_200_times_in_a_row(self):
-        self.loop(SOAK_LOOPS)
+        self.loop(LOOPS, list(perftest_cases()))
 
 
-def add_perftest(title, tool, flags):
+class PerftestSoak(PerftestPairs):
+    """Every case 200 times in a row."""
+
+
+def add_perftest(case):
+    title, tool, flags = case
+
+    @costs(label="soak", timeout=3600)
+    def soak(self):
+        self.loop(SOAK_LOOPS, [case])
+
+    setattr(PerftestSoak, f"test_200_times_{title}", soak)
     setattr(PerftestOverCm, f"test_{title}", lambda self: self.check(tool, flags))
 
 
-for case in perftest_cases():
-    add_perftest(*case)
+for each in perftest_cases():
+    add_perftest(each)
 
 
 class Libraries(unittest.TestCase):

@@ -190,6 +190,11 @@ Json Admin::status() const {
     for (std::uint32_t i = 0; i < config.cables.size(); ++i) {
         out["cables"].push_back(cable_status(i));
     }
+    const CmCounts cm = parts_.card.cm_counts();
+    out["cm"] = {{"sessions", cm.sessions},
+                 {"ids", cm.ids},
+                 {"ports", cm.ports},
+                 {"connections", cm.connections}};
     out["attached"] = attached_programs();
     out["captures"] = captures();
     return out;

@@ -8,6 +8,7 @@
 //                       "qps","mrs"}],
 //         "ports":[{"name","pf"}],
 //         "cables":[{"name","a","b","a_to_b":{impairments},"b_to_a":{impairments}}],
+//         "cm":{"sessions","ids","ports","connections"},  (RDMA CM; timewait counts as connection)
 //         "attached":[{"pid","uid","command","device","qps"}],
 //         "captures":[{"id","at","file","frames","dropped"}]}
 //     impairments: {"rate_bps","delay_ns","jitter_ns","loss","reorder","duplicate","corrupt","ce",

@@ -57,6 +57,7 @@ TEST_F(Administration, status_describes_the_card) {
     EXPECT_EQ(status["cables"][0]["a"], "p0");
     EXPECT_EQ(status["cables"][0]["a_to_b"]["loss"], 0.0);
     EXPECT_EQ(status["captures"], json::array());
+    EXPECT_EQ(status["cm"], json::parse(R"({"sessions":0,"ids":0,"ports":0,"connections":0})"));
 }
 
 TEST_F(Administration, counters_are_given_per_port_function_cable_and_host) {

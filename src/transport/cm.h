@@ -22,6 +22,7 @@
 #include <array>
 #include <deque>
 #include <unordered_map>
+#include <variant>
 #include <vector>
 
 #include "base/prng.h"
@@ -111,9 +112,11 @@ private:
     CmConnection* new_connection(const CmRoute& route);
     void set_retries(CmConnection& c, std::uint8_t response_timeout, std::uint8_t retries);
 
-    // A REQ for a service that nobody listens to yet.
+    // A REQ or SIDR_REQ for a service that nobody listens to yet.
+    using Request = std::variant<wire::ReqMessage, wire::SidrReqMessage>;
     struct HeldRequest {
-        wire::ReqMessage request;
+        CmPeerKey key;  // what its repetitions have in common
+        Request request;
         Origin origin;
         Instant deadline;
     };
@@ -122,6 +125,9 @@ private:
     void refuse_version(const wire::MadBytes& mad, const Origin& origin);
     void receive(const wire::ReqMessage& m, const Origin& origin, Instant now);
     void receive_new(const wire::ReqMessage& m, const Origin& origin, Instant now, bool may_hold);
+    void receive_new(const wire::SidrReqMessage& m, const Origin& origin, Instant now,
+                     bool may_hold);
+    bool hold(const CmPeerKey& key, const Request& request, const Origin& origin, Instant now);
     void release_held(Instant now);
     void receive(const wire::MraMessage& m, const Origin& origin, Instant now);
     void receive(const wire::RejMessage& m, const Origin& origin, Instant now);

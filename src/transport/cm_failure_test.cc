@@ -66,6 +66,18 @@ TEST_F(CmTest, a_listener_that_comes_a_little_late_still_gets_the_request) {
     EXPECT_THAT(pair.client_events(), IsEmpty());
 }
 
+TEST_F(CmTest, a_listener_that_comes_a_little_late_still_gets_the_service_query) {
+    CmServiceQuery query = pair.service_query();
+    query.service_id = wire::ip_service_id(0x0111, 1);
+    pair.client().query_service(query, pair.now()).value();
+    pair.run_for(milliseconds(100));
+    EXPECT_THAT(pair.client_events(), IsEmpty());
+    ASSERT_EQ(pair.server().listen(CmListenerId{77}, {.service_id = query.service_id}), 0);
+    pair.run_for(milliseconds(150));
+    EXPECT_EQ(names(pair.server_events()), Names{"ServiceRequest"});
+    EXPECT_THAT(pair.client_events(), IsEmpty());
+}
+
 TEST_F(CmTest, a_lost_rej_is_repeated_and_makes_no_new_request) {
     pair.drop = lose_first<wire::RejMessage>();
     connect();

@@ -161,10 +161,6 @@ void Cm::receive(const wire::ReqMessage& m, const Origin& origin, Instant now) {
     receive_new(m, origin, now, true);
 }
 
-// Programs that agree to meet may race: the one connects before the other listens (perftest -R
-// sleeps a second on both sides and hopes). On a busy machine the order is a matter of luck, so a
-// request for an unknown service waits a little before it is refused; that is shorter than the peer
-// takes to repeat it.
 void Cm::receive_new(const wire::ReqMessage& m, const Origin& origin, Instant now, bool may_hold) {
     const auto refuse = [&](RejectReason reason) {
         ++counters_.unmatched;
@@ -175,26 +171,34 @@ void Cm::receive_new(const wire::ReqMessage& m, const Origin& origin, Instant no
     if (!ip) return refuse(RejectReason::kUnsupportedRequest);
     const Listener* const listener = find_listener(m.service_id, *ip);
     if (listener == nullptr) {
-        if (!may_hold || held_.size() >= kHeldMax) return refuse(RejectReason::kInvalidServiceId);
-        const bool is_held = std::any_of(held_.begin(), held_.end(), [&](const HeldRequest& held) {
-            return held.request.local_comm_id == m.local_comm_id &&
-                   held.request.ca_guid == m.ca_guid;
-        });
-        if (!is_held) held_.push_back({m, origin, now + kHoldTime});
-        return;
+        if (may_hold && hold(CmPeerKey::comm_id(m.local_comm_id, m.ca_guid), m, origin, now))
+            return;
+        return refuse(RejectReason::kInvalidServiceId);
     }
     const CmListenerId id = listener->id;
     if (!clear_stale(m, now)) return refuse(RejectReason::kStaleConnection);
     take_request(m, *ip, id, origin);
 }
 
+// Programs that agree to meet may race: the one connects before the other listens (perftest -R
+// sleeps a second on both sides and hopes). On a busy machine the order is a matter of luck, so a
+// request for an unknown service waits a little before it is refused; that is shorter than the peer
+// takes to repeat it.
+bool Cm::hold(const CmPeerKey& key, const Request& request, const Origin& origin, Instant now) {
+    const bool is_held = std::any_of(held_.begin(), held_.end(),
+                                     [&](const HeldRequest& held) { return held.key == key; });
+    if (is_held) return true;
+    if (held_.size() >= kHeldMax) return false;
+    held_.push_back({key, request, origin, now + kHoldTime});
+    return true;
+}
+
 void Cm::release_held(Instant now) {
     while (!held_.empty() && held_.front().deadline <= now) {
         const HeldRequest held = held_.front();
         held_.pop_front();
-        if (table_.find_peer(CmPeerKey::comm_id(held.request.local_comm_id, held.request.ca_guid)))
-            continue;  // it came twice
-        receive_new(held.request, held.origin, now, false);
+        if (table_.find_peer(held.key)) continue;  // it came twice
+        std::visit([&](const auto& m) { receive_new(m, held.origin, now, false); }, held.request);
     }
 }
 
@@ -356,6 +360,11 @@ void Cm::receive(const wire::SidrReqMessage& m, const Origin& origin, Instant no
         apply_message(c, CmInput::kSidrReq, {.now = now});
         return;
     }
+    receive_new(m, origin, now, true);
+}
+
+void Cm::receive_new(const wire::SidrReqMessage& m, const Origin& origin, Instant now,
+                     bool may_hold) {
     const auto refuse = [&](wire::SidrStatus status) {
         ++counters_.unmatched;
         wire::SidrRepMessage reply;
@@ -367,7 +376,10 @@ void Cm::receive(const wire::SidrReqMessage& m, const Origin& origin, Instant no
     };
     const auto ip = wire::parse_ip_cm_header(m.private_data);
     const Listener* const listener = ip ? find_listener(m.service_id, *ip) : nullptr;
-    if (listener == nullptr) return refuse(wire::SidrStatus::kUnsupportedService);
+    if (listener == nullptr) {
+        if (may_hold && hold(CmPeerKey::sidr(m.request_id, origin.peer), m, origin, now)) return;
+        return refuse(wire::SidrStatus::kUnsupportedService);
+    }
     take_service_request(m, *ip, listener->id, origin);
 }
 

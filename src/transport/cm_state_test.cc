@@ -35,8 +35,7 @@ std::string picture() {
 
 // Every input in every state. After a deliberate change: RDMALAB_UPDATE=1 writes the file anew.
 TEST(CmState, every_input_in_every_state_does_what_the_stored_table_says) {
-    const std::string source = __FILE__;
-    const std::string path = source.substr(0, source.rfind('/')) + "/cm_state_table.txt";
+    const std::string path = RDMALAB_STATE_TABLE;
     if (std::getenv("RDMALAB_UPDATE") != nullptr) std::ofstream(path) << picture();
     std::ifstream file(path);
     std::stringstream stored;

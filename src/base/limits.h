@@ -29,5 +29,9 @@ inline constexpr std::uint32_t kMcastQpMax = 256;  // QPs per group
 inline constexpr std::uint32_t kCmConnectionMax = 65'536;
 // CM ids of one card, with listeners: both ends of as many connections as one function has.
 inline constexpr std::uint32_t kCmIdMax = 131'072;
+// Flow pipes and entries of one switch domain: far more than any program makes, little enough that
+// a program that runs wild does not fill the memory of the card.
+inline constexpr std::uint32_t kFlowPipeMax = 1'024;
+inline constexpr std::uint32_t kFlowEntryMax = 1u << 20;
 
 }  // namespace rdmalab::limits

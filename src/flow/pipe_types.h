@@ -6,9 +6,10 @@
 //   another value   -> a constant, the same for all entries;
 //   zero            -> without a mask: not looked at; with a mask: the constant zero.
 // With a mask (`match_mask`, `ActionTemplate::mask`) the mask says which bits are compared or
-// changed, and a field whose mask is zero is not looked at. Metadata (meta.*, parser_meta.*) is
-// matched under a mask only. `l3_type` and `l4_type` are structural: they are never per entry.
-// A field of a header demands that header: outer.ipv4.dst_ip matches IPv4 packets only.
+// changed; a value without one is refused, and a field whose mask is zero is not looked at. meta.*
+// is matched under a mask only. `l3_type` and `l4_type` are structural: they are never per entry.
+// A field of a header demands that header: outer.ipv4.dst_ip matches IPv4 packets only. A pipe that
+// matches parser_meta.random cannot rewrite headers.
 //
 // ## Order
 // match -> actions -> counter -> forward. What a pipe writes is seen by the next pipe.

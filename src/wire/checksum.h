@@ -1,4 +1,5 @@
-// The IPv4 header checksum (RFC 1071) and its incremental update (RFC 1624). Internal to the room.
+// The IPv4 header checksum (RFC 1071) and its incremental update (RFC 1624). For this room and the
+// pipes that rewrite headers.
 #pragma once
 
 #include <bit>

@@ -45,6 +45,18 @@ std::uint8_t hop_limit(const Frame& frame) {
     return 0;
 }
 
+std::uint8_t ip_protocol(const Frame& frame) {
+    switch (family(frame)) {
+        case Family::kIpv4:
+            return ipv4(frame)->protocol;
+        case Family::kIpv6:
+            return ipv6(frame)->next_header;
+        case Family::kNone:
+            break;
+    }
+    return 0;
+}
+
 Gid source_gid(const Frame& frame) {
     switch (family(frame)) {
         case Family::kIpv4:

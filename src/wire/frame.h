@@ -41,8 +41,9 @@ struct Frame {
 
     std::array<std::byte, kHeaderMax> header;  // from the Ethernet header to the last BTH extension
     std::uint16_t header_length = 0;
-    // Offsets into `header`; 0 = absent. A frame whose L4 is not UDP port 4791 has bth_offset 0 and
-    // its payload starts behind the parsed headers.
+    // Offsets into `header`; 0 = absent. L4 is UDP, TCP or ICMP. A frame whose L4 is not UDP port
+    // 4791 has bth_offset 0 and its payload starts behind the parsed headers (TCP and ICMP: behind
+    // the fixed part).
     std::uint16_t l3_offset = 0;
     std::uint16_t l4_offset = 0;
     std::uint16_t bth_offset = 0;

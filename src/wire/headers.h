@@ -22,7 +22,8 @@ inline constexpr std::uint16_t kEtherTypeIpv4 = 0x0800;
 inline constexpr std::uint16_t kEtherTypeArp = 0x0806;
 inline constexpr std::uint16_t kEtherTypeVlan = 0x8100;
 inline constexpr std::uint16_t kEtherTypeIpv6 = 0x86dd;
-inline constexpr std::uint8_t kIpProtocolUdp = 17;
+inline constexpr std::uint8_t kIpProtocolIcmp = 1, kIpProtocolTcp = 6, kIpProtocolUdp = 17,
+                              kIpProtocolIcmp6 = 58;
 
 // ECN code points: the low two bits of the IPv4 ToS / IPv6 traffic class (RFC 3168).
 inline constexpr std::uint8_t kEcnMask = 3, kEcnNotEct = 0, kEcnEct1 = 1, kEcnEct0 = 2, kEcnCe = 3;
@@ -204,6 +205,7 @@ inline bool is_roce(const Frame& frame) { return frame.bth_offset != 0; }
 // right and call keep_emitted_header() first.
 std::uint8_t traffic_class(const Frame& frame);
 std::uint8_t hop_limit(const Frame& frame);
+std::uint8_t ip_protocol(const Frame& frame);  // or IPv6 next header
 Gid source_gid(const Frame& frame);
 Gid destination_gid(const Frame& frame);
 void set_traffic_class(Frame& frame, std::uint8_t value);

@@ -17,6 +17,7 @@ constexpr std::size_t kFrameMax =
 constexpr std::uint16_t kFragmentBits = 0x3fff;    // more fragments, offset
 constexpr std::uint16_t kFragmentOffset = 0x1fff;  // of it, the offset
 constexpr std::uint32_t kCnpPayloadLength = 16;
+constexpr std::size_t kTcpHeaderLength = 20, kIcmpHeaderLength = 8;
 
 enum class Step : std::uint8_t { kNext, kStop };
 
@@ -41,7 +42,9 @@ private:
     Step parse_ip();
     Step parse_ipv4();
     Step parse_ipv6();
+    Step parse_l4();
     Step parse_udp();
+    Step stop_behind(std::size_t l4_header);
     Step parse_bth();
     Step check_payload(const Bth& bth, const OpcodeInfo& info);
     void take_icrc();
@@ -51,6 +54,7 @@ private:
     std::size_t end_;     // what lies behind it is padding of the lower layer, pad or ICRC
     Frame& out_;
     std::uint16_t ether_type_ = 0;
+    std::uint8_t protocol_ = 0;
     bool is_fragment_ = false;
     bool has_options_ = false;
     ParseError error_ = ParseError::kNone;
@@ -90,10 +94,9 @@ Step Parser::parse_ipv4() {
     at_ += header_length;
     has_options_ = header_length != sizeof ip;
     is_fragment_ = (ip.flags_fragment & kFragmentBits) != 0;
+    protocol_ = ip.protocol;
     // Only the first fragment has the L4 header.
-    const bool has_udp =
-        ip.protocol == kIpProtocolUdp && (ip.flags_fragment & kFragmentOffset) == 0;
-    return has_udp ? Step::kNext : Step::kStop;
+    return (ip.flags_fragment & kFragmentOffset) == 0 ? Step::kNext : Step::kStop;
 }
 
 Step Parser::parse_ipv6() {
@@ -104,7 +107,30 @@ Step Parser::parse_ipv6() {
     out_.l3_offset = static_cast<std::uint16_t>(at_);
     at_ += sizeof ip;
     end_ = at_ + ip.payload_length;
-    return ip.next_header == kIpProtocolUdp ? Step::kNext : Step::kStop;
+    protocol_ = ip.next_header;
+    return Step::kNext;
+}
+
+Step Parser::parse_l4() {
+    switch (protocol_) {
+        case kIpProtocolUdp:
+            return parse_udp();
+        case kIpProtocolTcp:
+            return stop_behind(kTcpHeaderLength);
+        case kIpProtocolIcmp:
+        case kIpProtocolIcmp6:
+            return stop_behind(kIcmpHeaderLength);
+        default:
+            return Step::kStop;
+    }
+}
+
+// The fixed part of an L4 header that is not looked into, if it is there.
+Step Parser::stop_behind(std::size_t l4_header) {
+    if (!has(l4_header)) return Step::kStop;
+    out_.l4_offset = static_cast<std::uint16_t>(at_);
+    at_ += l4_header;
+    return Step::kStop;
 }
 
 Step Parser::parse_udp() {
@@ -161,7 +187,7 @@ ParseError Parser::run(PayloadSegment where) {
     out_.icrc = 0;
     out_.origin = 0;
     for (const auto step :
-         {&Parser::parse_ethernet, &Parser::parse_ip, &Parser::parse_udp, &Parser::parse_bth})
+         {&Parser::parse_ethernet, &Parser::parse_ip, &Parser::parse_l4, &Parser::parse_bth})
         if ((this->*step)() == Step::kStop) break;
     if (error_ != ParseError::kNone) return error_;
     out_.header_length = static_cast<std::uint16_t>(at_);

@@ -4,6 +4,7 @@
 
 #include "wire/checksum.h"
 #include "wire/headers.h"
+#include "wire/print.h"
 #include "wire/testing.h"
 
 namespace rdmalab::wire {
@@ -269,10 +270,34 @@ TEST(Parse, a_frame_that_is_not_roce_is_taken_apart_as_far_as_it_goes) {
     ipv6_of(tcp).next_header = 6;
     ASSERT_EQ(parse(tcp, frame), ParseError::kNone);
     EXPECT_EQ(frame.l3_offset, 14);
-    EXPECT_EQ(frame.l4_offset, 0);
-    EXPECT_EQ(frame.header_length, 54);
-    const Bytes payload(tcp.begin() + 54, tcp.end());
+    EXPECT_EQ(frame.l4_offset, 54);
+    EXPECT_EQ(frame.header_length, 74);
+    const Bytes payload(tcp.begin() + 74, tcp.end());
     EXPECT_EQ(testing::to_hex(testing::written(frame, payload)), testing::to_hex(tcp));
+}
+
+TEST(Parse, of_tcp_and_icmp_the_fixed_header_is_taken_if_it_is_there) {
+    Bytes bytes = made(false, 0x04, 8);
+    Frame frame;
+    ipv4_of(bytes).protocol = kIpProtocolIcmp;
+    fix_checksum(bytes);
+    ASSERT_EQ(parse(bytes, frame), ParseError::kNone);
+    EXPECT_EQ(frame.l4_offset, 34);
+    EXPECT_EQ(frame.header_length, 42);
+    EXPECT_EQ(print(frame).find("UDP"), std::string::npos);
+
+    ipv4_of(bytes).protocol = kIpProtocolTcp;
+    ipv4_of(bytes).total_length = 39;  // one byte too few for TCP
+    fix_checksum(bytes);
+    ASSERT_EQ(parse(bytes, frame), ParseError::kNone);
+    EXPECT_EQ(frame.l4_offset, 0);
+    EXPECT_EQ(frame.header_length, 34);
+    EXPECT_EQ(frame.payload_length, 19u);
+
+    ipv4_of(bytes).protocol = 47;  // GRE
+    fix_checksum(bytes);
+    ASSERT_EQ(parse(bytes, frame), ParseError::kNone);
+    EXPECT_EQ(frame.l4_offset, 0);
 }
 
 TEST(Parse, what_was_emitted_comes_back) {

@@ -118,12 +118,20 @@ void append_roce(std::string& out, const Frame& frame) {
     printer.take<Ieth>(kHasIeth);
 }
 
-void append_other(std::string& out, const Frame& frame) {
-    if (frame.l4_offset != 0) {
-        const auto& udp = *header_at<UdpHeader>(frame, frame.l4_offset);
-        return append(out, " UDP %u > %u", unsigned{udp.source_port},
-                      unsigned{udp.destination_port});
+void append_l4(std::string& out, const Frame& frame) {
+    const std::uint8_t protocol = ip_protocol(frame);
+    if (protocol != kIpProtocolUdp && protocol != kIpProtocolTcp) {
+        const auto type = std::to_integer<unsigned>(frame.header[frame.l4_offset]);
+        return append(out, " ICMP type %u", type);
     }
+    // The ports of TCP and UDP stand at the same place.
+    const auto& ports = *header_at<UdpHeader>(frame, frame.l4_offset);
+    append(out, " %s %u > %u", protocol == kIpProtocolUdp ? "UDP" : "TCP",
+           unsigned{ports.source_port}, unsigned{ports.destination_port});
+}
+
+void append_other(std::string& out, const Frame& frame) {
+    if (frame.l4_offset != 0) return append_l4(out, frame);
     if (frame.l3_offset == 0) {
         const auto type =
             load_bytes<Be16>(frame.header.data() + frame.header_length - sizeof(Be16));

@@ -277,10 +277,11 @@ def processes_of(runtime):
 class Card:
     """A private card: `with Card() as card`. Leaving it ends the card and checks that nothing is left over."""
 
-    def __init__(self, topology=None, seed=None, name=None, environment=None):
+    def __init__(self, topology=None, seed=None, name=None, environment=None, options=()):
         self.name = name or f"test-{os.getpid()}-{random.randrange(10**6)}"
         self.seed = SEED if seed is None else seed
         self.topology = topology
+        self.options = list(options)
         self.folder = tempfile.mkdtemp(prefix="rdmalab-test-")
         os.chmod(self.folder, 0o700)
         self.runtime = os.path.join(self.folder, "run")
@@ -319,6 +320,7 @@ class Card:
         argv = ["up", "--name", self.name, "--seed", str(self.seed)]
         if self.topology:
             argv += ["--topology", self.topology]
+        argv += self.options
         started = time.monotonic()
         self.rdmalab(*argv)
         self.up_seconds = time.monotonic() - started

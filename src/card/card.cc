@@ -122,6 +122,7 @@ Context* Card::Impl::find(OwnerId owner) const {
 // --- A round
 
 void Card::Impl::deliver(std::uint32_t function, wire::Frame& frame, Instant now) {
+    if (!wire::is_roce(frame) && host.deliver_to_netdev(function, frame)) return;
     Function& receiver = *functions[function];
     receiver.touch();
     if (!icrc_is_right(frame)) return receiver.engine().count_icrc_error();
@@ -322,7 +323,7 @@ bool Card::poll(Instant now) {
     active |= card.switchboard.deliver_due(now, kRoundFramesMax) > 0;
     active |= card.handle_timeouts(now);
     active |= card.move_frames(now);
-    if (active || card.any_touched()) card.finish_round(now);
+    if (active || card.any_touched() || card.switchboard.must_reclaim()) card.finish_round(now);
     return card.any_touched() || card.switchboard.next_deadline() <= now;
 }
 
@@ -338,6 +339,10 @@ bool Card::doorbell_pending() const {
     return std::any_of(impl_->context_list.begin(), impl_->context_list.end(),
                        [](const Context* context) { return any_doorbell(context->doorbells()); }) ||
            impl_->any_touched();
+}
+
+bool Card::handle_netdev_frame(std::uint32_t function, ByteView bytes, Instant now) {
+    return impl_->switchboard.handle_bytes(function, bytes, now);
 }
 
 // --- Operation and facts

@@ -56,6 +56,9 @@ public:
     // A frame passes a tap that set_tap switched on. `inbound`: towards the function (representor)
     // or from the cable (port).
     virtual void captured(TapPoint point, const wire::Frame& frame, bool inbound) = 0;
+    // A frame that is not RoCE has reached a function. False: the function has no network
+    // interface. The payload is to be read within the call.
+    virtual bool deliver_to_netdev(std::uint32_t, const wire::Frame&) { return false; }
     // Of CmHostPort. Only a host that opens CM sessions needs to do something here.
     void notify_cm(CmSessionId, std::uint32_t, const abi::CmEventRecord&) override {}
     std::vector<abi::CmEventRecord> withdraw_cm(CmSessionId, std::uint32_t,
@@ -112,6 +115,10 @@ public:
     // True when a client rang a doorbell since the last poll: the host checks it after it has
     // published `sleeping`.
     bool doorbell_pending() const;
+
+    // A frame (no FCS) that the network interface of a function sends. RoCE frames are welcome too.
+    // False: it is not what its headers claim, and is dropped.
+    bool handle_netdev_frame(std::uint32_t function, ByteView bytes, Instant now);
 
     // --- Operation.
     Status set_impairments(const std::string& cable, std::optional<bool> a_to_b,

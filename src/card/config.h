@@ -40,8 +40,10 @@ struct FunctionConfig {
     std::string representor;  // pf0sf0; empty for a PF
     std::string pci;          // 0000:03:00.0
     std::string netns;        // ns0; used only with --netns
+    std::string netdev;       // its network interface there: enp3s0f0s0
     MacAddress mac;
-    std::vector<Gid> ips;  // GIDs behind the link-local one, in order
+    std::vector<Gid> ips;                      // GIDs behind the link-local one, in order
+    std::vector<std::uint8_t> prefix_lengths;  // of the networks of `ips`, same order
 };
 
 struct CableConfig {
@@ -54,6 +56,7 @@ struct CardConfig {
     std::string name = "default";
     std::uint64_t seed = 1;
     std::uint32_t port_mtu = 4096;
+    std::uint32_t netdev_mtu = 9000;  // of network interfaces; a RoCE frame of MTU 4096 fits
     Duration cnp_interval = microseconds(4);
     bool force_computed_icrc = false;  // every frame crosses its links as bytes with a computed
                                        // ICRC (the slow, literal mode)

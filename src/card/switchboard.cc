@@ -87,6 +87,25 @@ void Switchboard::handle_frame(std::uint32_t function, wire::Frame& frame, Insta
     forward(vport, frame, now, 0);
 }
 
+// The bytes are the caller's, and his again when this returns. Only an engine reads payload later
+// than that: what is meant for one is copied.
+bool Switchboard::handle_bytes(std::uint32_t function, ByteView bytes, Instant now) {
+    const auto place = [](ByteView all) {
+        return wire::PayloadSegment{kCardSpace, static_cast<std::uint32_t>(all.size()),
+                                    reinterpret_cast<std::uintptr_t>(all.data())};
+    };
+    wire::Frame frame;
+    if (wire::parse_frame(bytes, place(bytes), frame) != wire::ParseError::kNone) return false;
+    if (wire::is_roce(frame)) {
+        FrameBuffers::Buffer copy = buffers_.take();
+        copy->assign(bytes.begin(), bytes.end());
+        wire::parse_frame(*copy, place(*copy), frame);
+        buffers_.retire(std::move(copy));
+    }
+    handle_frame(function, frame, now);
+    return true;
+}
+
 // Through the domain's e-switch. The last target gets the frame itself, the others copies.
 void Switchboard::forward(End& from, wire::Frame& frame, Instant now, int hops) {
     Domain& domain = domains_[from.domain];

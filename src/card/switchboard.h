@@ -30,6 +30,8 @@ public:
 
     // A function emits a frame.
     void handle_frame(std::uint32_t function, wire::Frame& frame, Instant now);
+    // A function emits a frame that is bytes: false when these do not parse.
+    bool handle_bytes(std::uint32_t function, ByteView bytes, Instant now);
     // Delivers at most `budget` frames that have come to the end of their cable; returns how many.
     std::size_t deliver_due(Instant now, std::size_t budget);
     Instant next_deadline() const;

@@ -39,6 +39,18 @@ void FakeHost::captured(TapPoint point, const wire::Frame& frame, bool inbound) 
     captures.push_back({point, frame, inbound});
 }
 
+bool FakeHost::deliver_to_netdev(std::uint32_t function, const wire::Frame& frame) {
+    if (!netdevs.contains(function)) return false;
+    const ByteView header = frame.header_bytes();
+    std::vector<std::byte> bytes(header.begin(), header.end());
+    for (unsigned i = 0; i < frame.segment_count; ++i) {
+        const auto* const start = reinterpret_cast<const std::byte*>(frame.segments[i].address);
+        bytes.insert(bytes.end(), start, start + frame.segments[i].length);
+    }
+    netdev_frames.push_back({function, std::move(bytes)});
+    return true;
+}
+
 // --- DirectMemory
 
 bool DirectMemory::is_there(SpaceId space, std::uint64_t address, std::uint64_t length) const {

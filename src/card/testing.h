@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "card/card.h"
@@ -20,6 +21,7 @@ public:
     void notify_async(OwnerId owner, const abi::AsyncEventRecord& event) override;
     void wake(std::atomic<std::uint32_t>& word) override;
     void captured(TapPoint point, const wire::Frame& frame, bool inbound) override;
+    bool deliver_to_netdev(std::uint32_t function, const wire::Frame& frame) override;
 
     std::byte* map(const abi::Region& region) const { return regions_.at(region.offset).base; }
     std::size_t region_count() const { return regions_.size(); }
@@ -39,6 +41,12 @@ public:
         wire::Frame frame;
         bool inbound;
     };
+    struct NetdevFrame {
+        std::uint32_t function;
+        std::vector<std::byte> bytes;
+    };
+    std::set<std::uint32_t> netdevs;  // functions that have a network interface
+    std::vector<NetdevFrame> netdev_frames;
     std::vector<ChannelNote> channel_notes;
     std::vector<AsyncNote> async_notes;
     std::vector<Capture> captures;

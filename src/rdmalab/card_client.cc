@@ -187,7 +187,7 @@ std::string CardClient::read_text(const Reply& reply) {
 
 std::vector<std::string> running_cards() {
     std::vector<std::string> running;
-    for (const std::string& name : names_with_socket()) {
+    for (const std::string& name : names_in_use()) {
         try {
             if (CardClient::connect(name)) running.push_back(name);
         } catch (const Failure&) {

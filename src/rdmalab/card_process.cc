@@ -40,6 +40,7 @@ std::vector<std::string> card_arguments(const CardOptions& options, int ready) {
                                        card_files(options.name).log.string()});
     if (options.realtime) arguments.push_back("--realtime");
     if (options.computed_icrc) arguments.push_back("--computed-icrc");
+    if (options.netns) arguments.push_back("--netns");
     return arguments;
 }
 
@@ -171,6 +172,25 @@ int reap(pid_t pid) {
     throw Failure(bad_input ? kExitBadInput : kExitFailed, text);
 }
 
+// The card's own program does it: it wrote the record and knows what is in it.
+void remove_stale_namespaces(const std::string& name) {
+    std::string program = card_program();
+    std::string name_option = name;
+    char clean_up[] = "--clean-up", name_flag[] = "--name";
+    char* arguments[] = {program.data(), clean_up, name_flag, name_option.data(), nullptr};
+    pid_t child = fork();
+    if (child == 0) {
+        execv(arguments[0], arguments);
+        _exit(kExitCannotExecute);
+    }
+    if (child < 0 || reap(child) != 0) {
+        throw Failure(kExitFailed,
+                      fmt::format("the network namespaces that the card '{}' left behind could not "
+                                  "be removed",
+                                  name));
+    }
+}
+
 int open_pidfd(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
 
 bool gone_within(const Fd& pidfd, int milliseconds) {
@@ -262,6 +282,11 @@ bool remove_stale_files(const std::string& name) {
     Fd lock(open(files.lock.c_str(), O_RDWR | O_CLOEXEC));
     if (lock.is_open() && flock(lock.value(), LOCK_EX | LOCK_NB) != 0) return false;
     bool found = false;
+    if (std::filesystem::exists(files.namespaces)) {
+        lock.close();
+        remove_stale_namespaces(name);
+        found = true;
+    }
     for (const std::filesystem::path& file : {files.socket, files.log, files.lock}) {
         std::error_code ignored;
         found = std::filesystem::remove(file, ignored) || found;

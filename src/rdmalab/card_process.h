@@ -25,6 +25,7 @@ struct CardOptions {
     std::optional<std::uint64_t> seed;
     bool realtime = false;
     bool computed_icrc = false;
+    bool netns = false;
 };
 
 enum class CardLife {

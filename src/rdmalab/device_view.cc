@@ -216,7 +216,7 @@ Status show_classes(const std::vector<DeviceFacts>& devices) {
     return {};
 }
 
-Status show_character_devices(const std::vector<DeviceFacts>& devices) {
+Status show_character_devices(std::uint32_t count) {
     constexpr char kFolder[] = "/dev/infiniband";
     struct stat facts {};
     if (stat(kFolder, &facts) == 0) {
@@ -225,9 +225,8 @@ Status show_character_devices(const std::vector<DeviceFacts>& devices) {
         if (Status status = make_extendable("/dev", {}); !status) return status;
         if (mkdir(kFolder, 0755) != 0) return failed("create /dev/infiniband");
     }
-    for (const DeviceFacts& device : devices) {
-        Status status =
-            bind_file("/dev/null", fmt::format("{}/uverbs{}", kFolder, device.uverbs_index));
+    for (std::uint32_t i = 0; i < count; ++i) {
+        Status status = bind_file("/dev/null", fmt::format("{}/uverbs{}", kFolder, i));
         if (!status) return status;
     }
     return {};
@@ -235,24 +234,26 @@ Status show_character_devices(const std::vector<DeviceFacts>& devices) {
 
 }  // namespace
 
-std::vector<DeviceFacts> device_facts(CardClient& client) {
+DeviceView device_view_of(CardClient& client) {
     Json status = client.admin({{"op", "status"}});
     Json counters = client.admin({{"op", "counters"}}).value("functions", Json::object());
-    std::vector<DeviceFacts> devices;
+    DeviceView view;
+    view.character_devices =
+        static_cast<std::uint32_t>(status.value("functions", Json::array()).size());
     for (const abi::DeviceInfo& info : client.list_devices()) {
         Json function = Json::object();
         for (const Json& candidate : status.value("functions", Json::array())) {
             if (candidate.value("device", "") == info.name) function = candidate;
         }
-        devices.push_back(facts_of(info, function, counters.value(info.name, Json::object())));
+        view.devices.push_back(facts_of(info, function, counters.value(info.name, Json::object())));
     }
-    return devices;
+    return view;
 }
 
-Status enter_device_view(const std::vector<DeviceFacts>& devices) {
+Status enter_device_view(const DeviceView& view) {
     if (Status status = enter_namespaces(); !status) return status;
-    if (Status status = show_classes(devices); !status) return status;
-    return show_character_devices(devices);
+    if (Status status = show_classes(view.devices); !status) return status;
+    return show_character_devices(view.character_devices);
 }
 
 }  // namespace rdmalab::launcher

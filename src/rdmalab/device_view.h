@@ -18,10 +18,18 @@
 
 namespace rdmalab::launcher {
 
+struct DeviceView {
+    std::vector<DeviceFacts> devices;  // in /sys/class: those that this process may use
+    // In /dev/infiniband: uverbs0 and so on for all devices of the card. A child that goes to
+    // another network namespace uses others, and still looks here (ip-netns(8) gives it a fresh
+    // /sys, but the same /dev).
+    std::uint32_t character_devices = 0;
+};
+
 // Asks a card for what the view shows.
-std::vector<DeviceFacts> device_facts(CardClient& client);
+DeviceView device_view_of(CardClient& client);
 
 // Changes the calling process, for good. An error leaves it usable, but perhaps with half a view.
-Status enter_device_view(const std::vector<DeviceFacts>& devices);
+Status enter_device_view(const DeviceView& view);
 
 }  // namespace rdmalab::launcher

@@ -35,7 +35,7 @@ void down_one(const std::string& name) {
 void down_all() {
     std::vector<std::string> running = running_cards();
     for (const std::string& name : running) stop_and_say(name);
-    for (const std::string& name : names_with_socket()) remove_stale_files(name);
+    for (const std::string& name : names_in_use()) remove_stale_files(name);
     if (running.empty()) fmt::print("no card is up\n");
 }
 

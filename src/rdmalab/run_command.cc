@@ -40,13 +40,13 @@ struct RunOptions {
 // What the program gets, decided while the card answers and before anything is changed.
 struct Surroundings {
     std::string card, socket, libraries;
-    std::vector<DeviceFacts> devices;
+    DeviceView view;
     bool verbose = false;
 };
 
 Surroundings surroundings_of(CardClient& client, const RunOptions& options) {
-    return {client.name(), card_files(client.name()).socket, library_folder(), device_facts(client),
-            options.verbose};
+    return {client.name(), card_files(client.name()).socket, library_folder(),
+            device_view_of(client), options.verbose};
 }
 
 void set_environment(const Surroundings& surroundings) {
@@ -72,7 +72,7 @@ void set_environment(const Surroundings& surroundings) {
 }
 
 void enter_view(const Surroundings& surroundings) {
-    Status status = enter_device_view(surroundings.devices);
+    Status status = enter_device_view(surroundings.view);
     if (status.ok() || !surroundings.verbose) return;
     fmt::print(stderr, "rdmalab run: no device files for the program: {}\n", status.error().text);
 }

@@ -68,16 +68,19 @@ std::string card_name_or_default(const std::string& name) {
 
 CardFiles card_files(const std::string& name) {
     fs::path folder = runtime_folder();
-    return {folder / (name + ".sock"), folder / (name + ".lock"), folder / (name + ".log")};
+    return {folder / (name + ".sock"), folder / (name + ".lock"), folder / (name + ".log"),
+            folder / (name + ".netns")};
 }
 
-std::vector<std::string> names_with_socket() {
+std::vector<std::string> names_in_use() {
     std::vector<std::string> names;
     std::error_code error;
     for (const fs::directory_entry& entry : fs::directory_iterator(runtime_folder(), error)) {
-        if (entry.path().extension() == ".sock") names.push_back(entry.path().stem());
+        const fs::path extension = entry.path().extension();
+        if (extension == ".sock" || extension == ".netns") names.push_back(entry.path().stem());
     }
     std::sort(names.begin(), names.end());
+    names.erase(std::unique(names.begin(), names.end()), names.end());
     return names;
 }
 

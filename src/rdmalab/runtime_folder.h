@@ -20,11 +20,13 @@ std::string card_name_or_default(const std::string& name);
 
 struct CardFiles {
     std::filesystem::path socket, lock, log;
+    std::filesystem::path namespaces;  // the record of those that the card made
 };
 CardFiles card_files(const std::string& name);
 
-// Names that have a socket in the folder, sorted; whether a card listens there is another question.
-std::vector<std::string> names_with_socket();
+// Names of cards that have a socket or a record of namespaces in the folder, sorted; whether a card
+// listens there is another question.
+std::vector<std::string> names_in_use();
 
 // The folder of the programs themselves and what lies relative to it.
 std::filesystem::path own_folder();

@@ -36,16 +36,16 @@ TEST_F(RuntimeFolder, the_explicit_folder_wins_over_the_session_folder) {
                 testing::AnyOf("/run/rdmalab", testing::StartsWith("/tmp/rdmalab-")));
 }
 
-TEST_F(RuntimeFolder, only_sockets_name_cards) {
-    for (const char* file : {"b.sock", "a.sock", "a.lock", "a.log", "note"}) {
+TEST_F(RuntimeFolder, sockets_and_records_name_cards) {
+    for (const char* file : {"b.sock", "a.sock", "a.lock", "a.log", "a.netns", "c.netns", "note"}) {
         std::ofstream(folder_ / file) << "";
     }
-    EXPECT_THAT(names_with_socket(), testing::ElementsAre("a", "b"));
+    EXPECT_THAT(names_in_use(), testing::ElementsAre("a", "b", "c"));
 }
 
 TEST_F(RuntimeFolder, a_missing_folder_holds_no_cards) {
     std::filesystem::remove_all(folder_);
-    EXPECT_THAT(names_with_socket(), testing::IsEmpty());
+    EXPECT_THAT(names_in_use(), testing::IsEmpty());
 }
 
 TEST_F(RuntimeFolder, the_card_of_the_surrounding_run_is_the_default) {

@@ -27,12 +27,13 @@ std::string joined(const Json& list) {
 }
 
 std::string print_functions(const Json& functions) {
-    Table table({"device", "kind", "representor", "pci", "mac", "ips", "netns", "qps", "mrs"});
+    Table table(
+        {"device", "kind", "representor", "pci", "mac", "ips", "netns", "netdev", "qps", "mrs"});
     for (const Json& function : functions) {
         table.add_row({function.value("device", ""), function.value("kind", ""),
                        function.value("representor", ""), function.value("pci", ""),
                        function.value("mac", ""), joined(function.value("ips", Json::array())),
-                       function.value("netns", ""),
+                       function.value("netns", ""), function.value("netdev", ""),
                        std::to_string(function.value("qps", std::uint64_t{0})),
                        std::to_string(function.value("mrs", std::uint64_t{0}))});
     }

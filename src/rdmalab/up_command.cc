@@ -42,7 +42,13 @@ void print_summary(const std::string& name) {
     std::string choice = name == kDefaultCard ? "" : "--name " + name + " ";
     fmt::print("card '{}' is up (pid {}, topology {}):{}\n", name, client.pid(),
                status.value("topology", "?"), devices);
-    fmt::print("use it with: rdmalab run {}-- ibv_devinfo\n", choice);
+    std::string example = "ibv_devinfo";
+    for (const Json& function : status.value("functions", Json::array())) {
+        if (function.value("netdev", "").empty()) continue;
+        example = fmt::format("ip netns exec {} ibv_devinfo", function.value("netns", ""));
+        break;
+    }
+    fmt::print("use it with: rdmalab run {}-- {}\n", choice, example);
     std::fflush(stdout);
 }
 
@@ -99,9 +105,15 @@ void add_up_command(CLI::App& app, Session& session) {
                       "Run the card with SCHED_FIFO (needs the right to)");
     command->add_flag("--computed-icrc", options->card.computed_icrc,
                       "Compute and check the ICRC of every frame, also inside the card");
+    command->add_flag("--netns", options->card.netns,
+                      "Put functions into the network namespaces of the topology, each with a "
+                      "network interface (needs root)");
     command->footer(
+        "With --netns a program sees the devices of its network namespace; those of functions in\n"
+        "none are seen outside. Names that are taken are an error, nothing of others is touched.\n"
         "Examples:\n"
         "  rdmalab up\n"
+        "  rdmalab up --netns && rdmalab run -- ip netns exec ns0 ibv_devices\n"
         "  rdmalab up --name lab --topology my.toml --seed 7");
     command->callback([options, &session] {
         check_card_name(options->card.name);

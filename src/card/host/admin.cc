@@ -105,6 +105,11 @@ Json to_json(const transport::CmCounters& c) {
             {"out_of_state", c.out_of_state}};
 }
 
+Json to_json(const Network::Counters& c) {
+    return {{"tx_frames", c.tx_frames}, {"tx_bytes", c.tx_bytes},     {"rx_frames", c.rx_frames},
+            {"rx_bytes", c.rx_bytes},   {"rx_dropped", c.rx_dropped}, {"malformed", c.malformed}};
+}
+
 void merge(Json& into, const std::string& prefix, const Json& from) {
     for (const auto& [name, value] : from.items()) into[prefix + name] = value;
 }
@@ -216,9 +221,14 @@ Json Admin::function_status(std::uint32_t index) const {
             {"mac", function.mac.to_string()},
             {"ips", ips},
             {"netns", function.netns},
+            {"netdev", has_netdev(index) ? function.netdev : ""},
             {"guid", guid},
             {"qps", objects.qps},
             {"mrs", objects.mrs}};
+}
+
+bool Admin::has_netdev(std::uint32_t function) const {
+    return parts_.network != nullptr && parts_.network->has_netdev(function);
 }
 
 Json Admin::cable_status(std::uint32_t index) const {
@@ -267,6 +277,7 @@ Json Admin::counters() const {
         Json function = to_json(parts_.card.engine(i).counters());
         merge(function, "vport_", to_json(parts_.card.vport_counters(i)));
         merge(function, "cm_", to_json(parts_.card.cm_counters(i)));
+        if (has_netdev(i)) merge(function, "netdev_", to_json(parts_.network->counters(i)));
         out["functions"][config.functions[i].device] = std::move(function);
     }
     for (std::uint32_t i = 0; i < config.cables.size(); ++i) {

@@ -4,8 +4,8 @@
 //
 //   {"op":"status"}
 //     -> {"name","pid","version","seed","topology","uptime_s","socket",
-//         "functions":[{"device","kind","representor","pci","mac","ips":[...],"netns","guid",
-//                       "qps","mrs"}],
+//         "functions":[{"device","kind","representor","pci","mac","ips":[...],"netns","netdev",
+//                       "guid","qps","mrs"}], ("netdev": "" unless the card has interfaces)
 //         "ports":[{"name","pf"}],
 //         "cables":[{"name","a","b","a_to_b":{impairments},"b_to_a":{impairments}}],
 //         "cm":{"sessions","ids","ports","connections"},  (RDMA CM; timewait counts as connection)
@@ -17,7 +17,8 @@
 //     -> {"time_ns",
 //         "ports":{"p0":{"tx_frames","tx_bytes","rx_frames","rx_bytes","dropped"}},
 //         "functions":{"mlx5_2":{EngineCounters by their names, "vport_" + PortCounters, and
-//                                "cm_" + CmCounters}},
+//                                "cm_" + CmCounters; "netdev_" + Network::Counters where
+//                                the function has an interface}},
 //         "cables":{"cable0":{"a_to_b":{CableCounters},"b_to_a":{...}}},
 //         "host":{"rounds","sleeps","flushes",...}}
 //   {"op":"link","cable":"cable0","direction":"both"|"a_to_b"|"b_to_a", impairments}
@@ -54,6 +55,7 @@
 #include "card/host/descriptor.h"
 #include "card/host/loop_counters.h"
 #include "card/host/memory_port.h"
+#include "card/host/network.h"
 
 namespace rdmalab::card::host {
 
@@ -88,6 +90,7 @@ public:
         const LoopCounters& loop;
         std::function<void()> stop;
         std::string topology, socket;
+        const Network* network = nullptr;  // null: none
     };
 
     explicit Admin(Parts parts);
@@ -103,6 +106,7 @@ private:
     Json status() const;
     Json counters() const;
     Json function_status(std::uint32_t index) const;
+    bool has_netdev(std::uint32_t function) const;
     Json cable_status(std::uint32_t index) const;
     Json attached_programs() const;
     Json captures() const;

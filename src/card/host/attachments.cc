@@ -7,6 +7,7 @@
 #include <climits>
 
 #include "card/host/capture.h"
+#include "card/host/network.h"
 
 namespace rdmalab::card::host {
 
@@ -87,6 +88,10 @@ void Attachments::wake(std::atomic<std::uint32_t>& word) {
 
 void Attachments::captured(TapPoint point, const wire::Frame& frame, bool inbound) {
     if (captures_) captures_->record(point, frame, inbound);
+}
+
+bool Attachments::deliver_to_netdev(std::uint32_t function, const wire::Frame& frame) {
+    return network_ != nullptr && network_->deliver(function, frame);
 }
 
 void Attachments::notify_cm(CmSessionId session, std::uint32_t channel,

@@ -21,6 +21,7 @@
 namespace rdmalab::card::host {
 
 class Captures;
+class Network;
 
 class Attachments final : public HostPort {
 public:
@@ -31,6 +32,7 @@ public:
 
     Attachments(Poller& poller, ProcessMemory& memory) : poller_(poller), memory_(memory) {}
     void set_captures(Captures* captures) { captures_ = captures; }
+    void set_network(Network* network) { network_ = network; }  // null: none
 
     // Fresh ids, shared memory and an async pipe, whose read end comes back in `async_reader`.
     Result<Ids> create(pid_t pid, UniqueFd& async_reader);
@@ -55,6 +57,7 @@ public:
     void notify_async(OwnerId owner, const abi::AsyncEventRecord& event) override;
     void wake(std::atomic<std::uint32_t>& word) override;
     void captured(TapPoint point, const wire::Frame& frame, bool inbound) override;
+    bool deliver_to_netdev(std::uint32_t function, const wire::Frame& frame) override;
     void notify_cm(CmSessionId session, std::uint32_t channel,
                    const abi::CmEventRecord& record) override;
     std::vector<abi::CmEventRecord> withdraw_cm(CmSessionId session, std::uint32_t channel,
@@ -74,6 +77,7 @@ private:
     ProcessMemory& memory_;
     CmSessions cm_sessions_{poller_};
     Captures* captures_ = nullptr;
+    Network* network_ = nullptr;
     std::uint32_t next_id_ = 1;
     std::unordered_map<OwnerId, Attachment> attachments_;
     std::vector<std::unique_ptr<SharedMemory>> dead_;

@@ -12,7 +12,19 @@ namespace rdmalab::card::host {
 Result<std::unique_ptr<Daemon>> Daemon::start(const Options& options) {
     std::unique_ptr<Daemon> daemon(new Daemon());
     if (Status opened = daemon->open_descriptors(options); !opened) return opened.error();
+    if (options.netns) {
+        auto network = Network::create(options.config, options.folder);
+        if (!network.ok()) return network.error();
+        daemon->network_ = std::move(*network);
+    } else {
+        const std::string record = Namespaces::record_of(options.folder, options.config.name);
+        if (Status clean = Namespaces::remove_recorded(record); !clean) return clean.error();
+    }
     daemon->assemble(options);
+    if (daemon->network_) {
+        Status started = daemon->network_->start(*daemon->card_, daemon->poller_, daemon->memory_);
+        if (!started) return started.error();
+    }
     if (Status serving = daemon->server_->serve(daemon->socket_->listener()); !serving) {
         return serving.error();
     }
@@ -47,14 +59,17 @@ void Daemon::assemble(const Options& options) {
     captures_ = std::make_unique<Captures>(
         poller_, memory_, [this](TapPoint point, bool on) { card_->set_tap(point, on); });
     attachments_->set_captures(captures_.get());
-    loop_ = std::make_unique<Loop>(Loop::Parts{*card_, *attachments_, *captures_, poller_,
-                                               page_->page(), bell_.value(), options.may_spin},
-                                   counters_);
+    attachments_->set_network(network_.get());
+    loop_ = std::make_unique<Loop>(
+        Loop::Parts{*card_, *attachments_, *captures_, poller_, page_->page(), bell_.value(),
+                    options.may_spin, network_.get()},
+        counters_);
     admin_ = std::make_unique<Admin>(Admin::Parts{*card_, *captures_, *attachments_, memory_,
                                                   counters_, [this] { stop(); }, options.topology,
-                                                  socket_->path()});
-    server_ = std::make_unique<Server>(Server::Parts{*card_, *attachments_, *captures_, *admin_,
-                                                     poller_, page_->fd(), bell_.value()});
+                                                  socket_->path(), network_.get()});
+    server_ =
+        std::make_unique<Server>(Server::Parts{*card_, *attachments_, *captures_, *admin_, poller_,
+                                               page_->fd(), bell_.value(), network_.get()});
     admin_->set_clients(server_.get());
 }
 

@@ -10,6 +10,7 @@
 #include "card/host/card_socket.h"
 #include "card/host/loop.h"
 #include "card/host/memory_port.h"
+#include "card/host/network.h"
 #include "card/host/poller.h"
 #include "card/host/server.h"
 #include "card/host/shared_memory.h"
@@ -23,6 +24,7 @@ public:
         std::string topology;  // as named on the command line
         std::string folder;    // runtime folder
         bool may_spin = true;
+        bool netns = false;  // namespaces and network interfaces, which need root
     };
 
     // When it returns, clients can connect; they are served by run().
@@ -49,6 +51,7 @@ private:
     UniqueFd bell_, signals_;
     std::unique_ptr<CardPageMemory> page_;
     ProcessMemory memory_;
+    std::unique_ptr<Network> network_;  // may be null
     std::unique_ptr<Attachments> attachments_;
     std::unique_ptr<Card> card_;
     std::unique_ptr<Captures> captures_;

@@ -99,7 +99,12 @@ bool Loop::wait_awake(Instant deadline) {
             continue;
         }
         ::sched_yield();
-        if (monotonic_now() >= deadline) return true;
+        const Instant now = monotonic_now();
+        if (now >= deadline) return true;
+        // Interfaces ring no doorbell: while frames come, they are looked for as well.
+        if (parts_.network != nullptr && parts_.network->is_busy(now) && parts_.network->poll()) {
+            return true;
+        }
     }
     return false;
 }

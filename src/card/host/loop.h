@@ -18,6 +18,7 @@
 #include "card/host/capture.h"
 #include "card/host/descriptor.h"
 #include "card/host/loop_counters.h"
+#include "card/host/network.h"
 #include "card/host/poller.h"
 #include "card/host/shared_memory.h"
 
@@ -46,6 +47,7 @@ public:
         int bell_fd;
         // Under SCHED_FIFO a spinning card would keep the clients off the processor.
         bool may_spin;
+        Network* network = nullptr;  // null: none
     };
 
     Loop(const Parts& parts, LoopCounters& counters);

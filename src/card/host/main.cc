@@ -29,7 +29,7 @@ struct CommandLine {
     std::optional<std::uint64_t> seed;
     int ready_fd = -1;
     std::string log;
-    bool realtime = false, computed_icrc = false;
+    bool realtime = false, computed_icrc = false, netns = false, clean_up = false;
 };
 
 void define(CLI::App& app, CommandLine& out) {
@@ -45,6 +45,11 @@ void define(CLI::App& app, CommandLine& out) {
                    "Descriptor that gets the line \"ready\" when clients can connect");
     app.add_option("--log", out.log, "Append log lines to this file (default: standard error)");
     app.add_flag("--realtime", out.realtime, "Run under SCHED_FIFO (needs rights)");
+    app.add_flag("--netns", out.netns,
+                 "Make the topology's network namespaces, with an interface for each function that "
+                 "has one (needs root)");
+    app.add_flag("--clean-up", out.clean_up,
+                 "Remove what a killed card of this name left behind, and end");
     app.add_flag("--computed-icrc", out.computed_icrc,
                  "Carry every frame as bytes with a computed ICRC (slow)");
 }
@@ -100,8 +105,8 @@ int serve(const CommandLine& options, CardConfig config) {
     } else {
         prefer_short_slices();
     }
-    auto daemon =
-        Daemon::start({std::move(config), options.topology, runtime_folder(), !options.realtime});
+    auto daemon = Daemon::start(
+        {std::move(config), options.topology, runtime_folder(), !options.realtime, options.netns});
     if (!daemon.ok()) return complain(exit_code_of(daemon.error()), daemon.error().text);
     if (Status signals = (*daemon)->handle_signals(); !signals) {
         return complain(kExitSystem, signals.error().text);
@@ -117,6 +122,14 @@ int serve(const CommandLine& options, CardConfig config) {
     return 0;
 }
 
+// The lock of the name is held meanwhile: what a card that is up has made is not in reach.
+int clean_up(const std::string& name) {
+    auto socket = CardSocket::claim(runtime_folder(), name);
+    if (!socket.ok()) return complain(exit_code_of(socket.error()), socket.error().text);
+    Status done = Namespaces::remove_recorded(Namespaces::record_of(runtime_folder(), name));
+    return done ? 0 : complain(kExitSystem, done.error().text);
+}
+
 int run(int argc, char** argv) {
     CLI::App app("The software card: serves RDMA devices to programs on this machine.",
                  "rdmalab-card");
@@ -127,6 +140,7 @@ int run(int argc, char** argv) {
     } catch (const CLI::ParseError& error) {
         return app.exit(error) == 0 ? 0 : kExitInput;
     }
+    if (options.clean_up) return clean_up(options.name);
     if (options.ready_fd >= 0 && ::fcntl(options.ready_fd, F_SETFD, FD_CLOEXEC) != 0) {
         return complain(kExitInput, fmt::format("--ready-fd: expected an open descriptor, found {}",
                                                 options.ready_fd));

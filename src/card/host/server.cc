@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 
@@ -136,6 +137,7 @@ void Server::adopt(UniqueFd socket) {
     auto peer = identify_peer(connection.socket.value());
     if (peer.ok()) {
         connection.peer = std::move(*peer);
+        connection.visible = visible_to(connection.peer);
     } else {
         connection.refusal = peer.error();
     }
@@ -234,7 +236,7 @@ Server::Reply Server::dispatch(Connection& connection, abi::Op op, ByteView body
         case abi::Op::kHello:
             return hello(connection, body);
         case abi::Op::kListDevices:
-            return list_devices();
+            return list_devices(connection);
         case abi::Op::kOpenContext:
             return open_context(connection, body);
         case abi::Op::kAdmin:
@@ -269,12 +271,23 @@ Server::Reply Server::hello(const Connection& connection, ByteView body) {
     const std::string& name = parts_.card.config().name;
     std::memcpy(reply.card_name, name.data(), std::min(name.size(), sizeof reply.card_name - 1));
     reply.card_pid = ::getpid();
-    reply.device_count = static_cast<std::uint32_t>(parts_.card.config().functions.size());
+    reply.device_count = static_cast<std::uint32_t>(std::popcount(connection.visible));
     return ControlReply{0, "", to_bytes(reply)};
 }
 
-Server::Reply Server::list_devices() {
-    const std::vector<abi::DeviceInfo> devices = parts_.card.list_devices();
+// A client whose namespace changes later keeps what it saw when it connected, as a process keeps
+// the descriptors that it has opened.
+std::uint64_t Server::visible_to(const Peer& peer) const {
+    const std::size_t count = parts_.card.config().functions.size();
+    const std::uint64_t all = count == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << count) - 1;
+    return parts_.network == nullptr ? all : parts_.network->visible_to(peer.pid);
+}
+
+Server::Reply Server::list_devices(const Connection& connection) {
+    std::vector<abi::DeviceInfo> devices = parts_.card.list_devices();
+    std::erase_if(devices, [&](const abi::DeviceInfo& device) {
+        return (connection.visible >> device.index & 1) == 0;
+    });
     std::vector<std::byte> body(devices.size() * sizeof(abi::DeviceInfo));
     if (!body.empty()) std::memcpy(body.data(), devices.data(), body.size());
     return ControlReply{0, "", std::move(body)};
@@ -286,10 +299,8 @@ Server::Reply Server::open_context(Connection& connection, ByteView body) {
     if (connection.owner.value != 0 || connection.cm_session.value != 0) {
         return failure(EBUSY, "this connection has opened a device or a CM session already");
     }
-    const std::size_t device_count = parts_.card.config().functions.size();
-    if (request.device >= device_count) {
-        return failure(ENODEV, fmt::format("the device: expected an index below {}, found {}",
-                                           device_count, request.device));
+    if (const Error error = check_device(connection, request.device); error.code != 0) {
+        return failure(error.code, error.text);
     }
     if (parts_.attachments.count() >= limits::kContextMax) {
         return failure(EMFILE, fmt::format("the card has {} attached programs, its limit",
@@ -313,6 +324,18 @@ Server::Reply Server::open_context(Connection& connection, ByteView body) {
                  command_of(connection.peer.pid),
                  parts_.card.config().functions[request.device].device);
     return reply;
+}
+
+Error Server::check_device(const Connection& connection, std::uint32_t device) const {
+    const auto& functions = parts_.card.config().functions;
+    if (device >= functions.size()) {
+        return {ENODEV, fmt::format("the device: expected an index below {}, found {}",
+                                    functions.size(), device)};
+    }
+    if ((connection.visible >> device & 1) != 0) return {};
+    return {ENODEV, fmt::format("{} is in {}: expected a program there, found one in {}",
+                                functions[device].device, Network::place_of(functions[device]),
+                                parts_.network->place_of(connection.peer.pid))};
 }
 
 Server::Reply Server::create_channel(Connection& connection, ByteView body) {
@@ -357,9 +380,8 @@ Server::Reply Server::open_cm_session(Connection& connection, ByteView body) {
     if (connection.owner.value != 0 || connection.cm_session.value != 0) {
         return failure(EBUSY, "this connection has opened a device or a CM session already");
     }
-    constexpr std::uint64_t kAllDevices = ~std::uint64_t{0};
     const CmSessionId session = parts_.attachments.cm_sessions().create();
-    Reply reply{parts_.card.open_cm_session(session, kAllDevices, body)};
+    Reply reply{parts_.card.open_cm_session(session, connection.visible, body)};
     if (reply.control.status == 0) {
         connection.cm_session = session;
     } else {

@@ -14,6 +14,7 @@
 #include "card/host/admin.h"
 #include "card/host/attachments.h"
 #include "card/host/message.h"
+#include "card/host/network.h"
 #include "card/host/peer.h"
 #include "card/host/poller.h"
 
@@ -29,6 +30,7 @@ public:
         Poller& poller;
         int card_page_fd;
         int bell_fd;
+        const Network* network = nullptr;  // null: everybody sees every device
     };
 
     explicit Server(const Parts& parts);
@@ -51,6 +53,7 @@ private:
         std::uint64_t id = 0;
         UniqueFd socket;
         Peer peer;
+        std::uint64_t visible = 0;  // bit i: device i
         Poller::Token socket_watch = Poller::kNone, process_watch = Poller::kNone;
         Error refusal;           // code 0: welcome. Told in answer to the first request.
         OwnerId owner;           // 0: not attached
@@ -72,13 +75,15 @@ private:
     void accept_clients();
     void refuse_without_descriptors();
     void welcome(Connection& connection);
+    std::uint64_t visible_to(const Peer& peer) const;
+    Error check_device(const Connection& connection, std::uint32_t device) const;
     void close(std::uint64_t id);
     void handle_readable(std::uint64_t id);
     bool handle_one(Connection& connection);
     Reply answer(Connection& connection, ByteView bytes, Message& message);
     Reply dispatch(Connection& connection, abi::Op op, ByteView body, Message& message);
     Reply hello(const Connection& connection, ByteView body);
-    Reply list_devices();
+    Reply list_devices(const Connection& connection);
     Reply open_context(Connection& connection, ByteView body);
     Reply create_channel(Connection& connection, ByteView body);
     Reply destroy_channel(Connection& connection, ByteView body);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -18,7 +19,8 @@ namespace {
 
 constexpr std::string_view kNameExpected = "a name of up to 63 letters, digits, '_', '-' and '.'";
 constexpr std::string_view kMacExpected = "a unicast MAC address such as \"02:00:00:00:00:01\"";
-constexpr std::string_view kIpExpected = "a unicast address such as \"10.0.0.1\" or \"fd00::1\"";
+constexpr std::string_view kIpExpected =
+    "a unicast address such as \"10.0.0.1\", \"fd00::1\" or \"10.0.0.1/24\"";
 
 bool is_name(std::string_view text) {
     constexpr std::size_t kNameMax = 63;  // DeviceInfo::name with its end
@@ -50,6 +52,23 @@ bool is_pci_address(std::string_view text) {
         if (!fits) return false;
     }
     return true;
+}
+
+// An address with or without the length of its network's prefix.
+std::optional<Gid> parse_ip(std::string_view text, std::uint8_t& prefix_length) {
+    const std::size_t slash = text.find('/');
+    const auto gid = Gid::parse(text.substr(0, slash));
+    if (!gid) return std::nullopt;
+    const unsigned length_max = gid->is_ipv4() ? 32 : 128;
+    unsigned length = gid->is_ipv4() ? 24 : 64;
+    if (slash != text.npos) {
+        const char* const end = text.data() + text.size();
+        const auto [stop, error] = std::from_chars(text.data() + slash + 1, end, length);
+        if (error != std::errc() || stop != end || length < 1) return std::nullopt;
+    }
+    if (length > length_max) return std::nullopt;
+    prefix_length = static_cast<std::uint8_t>(length);
+    return gid;
 }
 
 void read_impairment_keys(TomlReader& reader, Impairments& out) {
@@ -99,6 +118,14 @@ private:
         }
         if (auto interval = root_.duration("cnp_interval")) config_.cnp_interval = *interval;
         if (auto computed = root_.boolean("computed_icrc")) config_.force_computed_icrc = *computed;
+        constexpr std::string_view kNetdevMtuExpected = "68 to 65521 (bytes)";
+        if (auto mtu = root_.unsigned_integer("netdev_mtu", kNetdevMtuExpected)) {
+            if (*mtu < 68 || *mtu > 65'521) {
+                root_.error("netdev_mtu", std::string(kNetdevMtuExpected), fmt::format("{}", *mtu));
+            } else {
+                config_.netdev_mtu = static_cast<std::uint32_t>(*mtu);
+            }
+        }
     }
 
     void read_list(std::string_view key, ReadOne read_one) {
@@ -132,12 +159,14 @@ private:
         if (is_pf && function.pf_device.empty()) function.pf_device = function.device;
         function.representor = read_name(reader, "representor", kind_known && !is_pf);
         function.netns = read_name(reader, "netns", false);
+        read_netdev(reader, function);
         read_pci(reader, function);
         read_mac(reader, function);
         read_ips(reader, function);
         lines_.functions.push_back({reader.path(), reader.line_of("device"), reader.line_of("pf"),
                                     reader.line_of("representor"), reader.line_of("pci"),
-                                    reader.line_of("mac"), reader.line_of("ips"), kind_known});
+                                    reader.line_of("mac"), reader.line_of("ips"),
+                                    reader.line_of("netdev"), kind_known});
         config_.functions.push_back(std::move(function));
     }
 
@@ -157,6 +186,18 @@ private:
             return false;
         }
         return true;
+    }
+
+    void read_netdev(TomlReader& reader, FunctionConfig& function) {
+        constexpr std::string_view kNetdevExpected =
+            "a name of up to 15 letters, digits, '_', '-' and '.', other than \"lo\"";
+        const auto text = reader.string("netdev", kNetdevExpected);
+        if (!text) return;
+        if (is_name(*text) && text->size() <= kNetdevNameMax && *text != "lo") {
+            function.netdev = *text;
+        } else {
+            reader.error("netdev", std::string(kNetdevExpected), fmt::format("\"{}\"", *text));
+        }
     }
 
     void read_pci(TomlReader& reader, FunctionConfig& function) {
@@ -190,9 +231,11 @@ private:
             return;
         }
         for (const std::string& text : texts) {
-            const auto gid = Gid::parse(text);
+            std::uint8_t prefix_length = 0;
+            const auto gid = parse_ip(text, prefix_length);
             if (gid && !gid->is_zero() && !gid->is_multicast()) {
                 function.ips.push_back(*gid);
+                function.prefix_lengths.push_back(prefix_length);
             } else {
                 reader.error("ips", std::string(kIpExpected), fmt::format("\"{}\"", text));
             }

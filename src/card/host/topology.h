@@ -1,8 +1,8 @@
 // Topology files: TOML text -> CardConfig. rdmalab-topology(5) describes the format.
 //
-//   seed, mtu, cnp_interval, computed_icrc              of the card
+//   seed, mtu, cnp_interval, computed_icrc, netdev_mtu  of the card
 //   [[port]]      name, pf
-//   [[function]]  device, kind ("pf", "vf", "sf"), pf, representor, pci, mac, ips, netns
+//   [[function]]  device, kind ("pf", "vf", "sf"), pf, representor, pci, mac, ips, netns, netdev
 //   [[cable]]     name, a, b; impairments: rate, delay, jitter, loss, reorder, duplicate, corrupt,
 //                 ce, verify_icrc, for both directions or in the tables both, a_to_b, b_to_a
 //

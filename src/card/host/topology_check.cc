@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <map>
 #include <set>
 
@@ -45,6 +46,8 @@ public:
         check_cables();
         fill_macs();
         fill_pci();
+        fill_netdevs();
+        check_netdevs();
         check_addresses();
     }
 
@@ -182,6 +185,51 @@ private:
     static constexpr std::uint32_t kVfFirst = 64;  // slot 8 of the bus, behind up to 64 PFs
     static std::string pci_address(std::uint32_t number) {
         return fmt::format("0000:03:{:02x}.{}", number / 8, number % 8);
+    }
+
+    // As udev names the interface of such a function: enp3s0f0s4 for the SF behind pf0sf4.
+    static std::string netdev_name(const FunctionConfig& function, const std::string& pf_pci) {
+        unsigned domain = 0, bus = 0, slot = 0, number = 0;
+        if (std::sscanf(pf_pci.c_str(), "%x:%x:%x.%x", &domain, &bus, &slot, &number) != 4)
+            return {};
+        std::string name = domain == 0 ? "en" : fmt::format("enP{}", domain);
+        name += fmt::format("p{}s{}f{}", bus, slot, number);
+        const std::string& representor = function.representor;
+        const std::size_t digits = representor.find_last_not_of("0123456789") + 1;
+        if (function.kind == FunctionKind::kPf) {
+            name += fmt::format("np{}", number);
+        } else if (digits < representor.size()) {
+            name += (function.kind == FunctionKind::kSf ? "s" : "v") + representor.substr(digits);
+        } else {
+            return {};
+        }
+        return name.size() <= kNetdevNameMax ? name : "";
+    }
+
+    void fill_netdevs() {
+        for (std::size_t i = 0; i < config_.functions.size(); ++i) {
+            FunctionConfig& function = config_.functions[i];
+            if (!function.netdev.empty()) continue;
+            const FunctionConfig* const pf = find_pf(function.pf_device);
+            function.netdev = netdev_name(function, pf != nullptr ? pf->pci : "");
+            if (function.netdev.empty()) function.netdev = fmt::format("rdma{}", i);
+        }
+    }
+
+    // Interfaces of one namespace differ in name. (Functions without one get no interface.)
+    void check_netdevs() {
+        std::map<std::string, Unique> namespaces;
+        for (std::size_t i = 0; i < config_.functions.size(); ++i) {
+            const FunctionConfig& function = config_.functions[i];
+            if (function.netns.empty()) continue;
+            const auto& line = lines_.functions[i];
+            Unique& names =
+                namespaces
+                    .try_emplace(function.netns,
+                                 fmt::format("a name in namespace \"{}\"", function.netns), errors_)
+                    .first->second;
+            names.claim(function.netdev, {line.netdev, line.path + ".netdev"});
+        }
     }
 
     void check_addresses() {

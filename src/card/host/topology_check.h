@@ -18,7 +18,7 @@ struct TopologyLines {
     };
     struct Function {
         std::string path;
-        std::uint32_t device, pf, representor, pci, mac, ips;
+        std::uint32_t device, pf, representor, pci, mac, ips, netdev;
         bool kind_known;
     };
     struct Cable {
@@ -29,6 +29,9 @@ struct TopologyLines {
     std::vector<Function> functions;
     std::vector<Cable> cables;
 };
+
+// Linux names network interfaces with up to 15 characters.
+inline constexpr std::size_t kNetdevNameMax = 15;
 
 // Notes the errors and fills in what was left out. Fields that are empty because they were wrong
 // have been noted already and are passed over.

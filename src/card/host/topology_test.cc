@@ -50,14 +50,17 @@ TEST(Topology, loopback_is_the_default_table) {
     ASSERT_EQ(config.functions.size(), 5u);
     struct Row {
         FunctionKind kind;
-        const char *device, *pf, *representor, *netns, *ip, *pci;
+        const char *device, *pf, *representor, *netns, *ip, *pci, *netdev;
     };
     const Row rows[] = {
-        {FunctionKind::kPf, "mlx5_0", "mlx5_0", "", "", "", "0000:03:00.0"},
-        {FunctionKind::kPf, "mlx5_1", "mlx5_1", "", "", "", "0000:03:00.1"},
-        {FunctionKind::kSf, "mlx5_2", "mlx5_0", "pf0sf0", "ns0", "10.0.0.1", "0000:03:00.0"},
-        {FunctionKind::kSf, "mlx5_3", "mlx5_1", "pf1sf0", "ns1", "10.0.0.2", "0000:03:00.1"},
-        {FunctionKind::kSf, "mlx5_4", "mlx5_0", "pf0sf4", "ns0_1", "10.0.0.11", "0000:03:00.0"}};
+        {FunctionKind::kPf, "mlx5_0", "mlx5_0", "", "", "", "0000:03:00.0", "enp3s0f0np0"},
+        {FunctionKind::kPf, "mlx5_1", "mlx5_1", "", "", "", "0000:03:00.1", "enp3s0f1np1"},
+        {FunctionKind::kSf, "mlx5_2", "mlx5_0", "pf0sf0", "ns0", "10.0.0.1", "0000:03:00.0",
+         "enp3s0f0s0"},
+        {FunctionKind::kSf, "mlx5_3", "mlx5_1", "pf1sf0", "ns1", "10.0.0.2", "0000:03:00.1",
+         "enp3s0f1s0"},
+        {FunctionKind::kSf, "mlx5_4", "mlx5_0", "pf0sf4", "ns0_1", "10.0.0.11", "0000:03:00.0",
+         "enp3s0f0s4"}};
     for (std::size_t i = 0; i < 5; ++i) {
         const FunctionConfig& function = config.functions[i];
         EXPECT_EQ(function.kind, rows[i].kind);
@@ -67,6 +70,7 @@ TEST(Topology, loopback_is_the_default_table) {
         EXPECT_EQ(function.netns, rows[i].netns);
         EXPECT_EQ(function.ips.empty() ? "" : function.ips[0].to_string(), rows[i].ip);
         EXPECT_EQ(function.pci, rows[i].pci);
+        EXPECT_EQ(function.netdev, rows[i].netdev);
     }
     ASSERT_EQ(config.ports.size(), 2u);
     EXPECT_EQ(config.ports[0].name, "p0");
@@ -177,7 +181,8 @@ TEST(TopologyErrors, an_unknown_key_names_the_nearest_known_one) {
 TEST(TopologyErrors, an_unknown_key_that_is_near_to_none_gets_the_list) {
     EXPECT_THAT(errors_of("colour = 1\n" + kPf),
                 ElementsAre("t.toml:1: colour: expected one of seed, mtu, cnp_interval, "
-                            "computed_icrc, port, function, cable, found unknown key \"colour\""));
+                            "computed_icrc, netdev_mtu, port, function, cable, found unknown key "
+                            "\"colour\""));
 }
 
 TEST(TopologyErrors, wrong_types) {
@@ -225,9 +230,108 @@ ips = ["10.0.0.1", "10.0.0", "224.0.0.1", 5]
                             "t.toml:6: function[0].ips: expected an array of addresses such as "
                             "[\"10.0.0.1\"], found 5",
                             "t.toml:6: function[0].ips: expected a unicast address such as "
-                            "\"10.0.0.1\" or \"fd00::1\", found \"10.0.0\"",
+                            "\"10.0.0.1\", \"fd00::1\" or \"10.0.0.1/24\", found \"10.0.0\"",
                             "t.toml:6: function[0].ips: expected a unicast address such as "
-                            "\"10.0.0.1\" or \"fd00::1\", found \"224.0.0.1\""));
+                            "\"10.0.0.1\", \"fd00::1\" or \"10.0.0.1/24\", found \"224.0.0.1\""));
+}
+
+TEST(Topology, interfaces_have_names_of_udev_unless_the_file_says_otherwise) {
+    const Topology topology = parse_topology(kPf + R"([[function]]
+device = "a"
+kind = "vf"
+pf = "mlx5_0"
+representor = "pf0vf12"
+[[function]]
+device = "b"
+kind = "sf"
+pf = "mlx5_0"
+representor = "storage"
+[[function]]
+device = "c"
+kind = "sf"
+pf = "mlx5_0"
+representor = "pf0sf1234567"
+[[function]]
+device = "d"
+kind = "sf"
+pf = "mlx5_0"
+representor = "pf0sf1"
+netdev = "eth0"
+)",
+                                             "t.toml");
+    ASSERT_THAT(topology.errors, IsEmpty());
+    std::vector<std::string> names;
+    for (const FunctionConfig& function : topology.config.functions) {
+        names.push_back(function.netdev);
+    }
+    EXPECT_THAT(names, ElementsAre("enp3s0f0np0", "enp3s0f0v12", "rdma2", "rdma3", "eth0"));
+}
+
+TEST(Topology, addresses_may_name_their_network) {
+    const Topology topology = parse_topology(R"(netdev_mtu = 1500
+[[function]]
+device = "a"
+kind = "pf"
+ips = ["10.0.0.1", "10.1.0.1/16", "fd00::1", "fd01::1/48"]
+)",
+                                             "t.toml");
+    ASSERT_THAT(topology.errors, IsEmpty());
+    EXPECT_EQ(topology.config.netdev_mtu, 1500u);
+    EXPECT_THAT(topology.config.functions[0].prefix_lengths, ElementsAre(24, 16, 64, 48));
+    EXPECT_EQ(topology.config.functions[0].ips[1].to_string(), "10.1.0.1");
+}
+
+TEST(TopologyErrors, prefixes_and_interfaces_that_cannot_be) {
+    const std::string ip = "\"10.0.0.1\", \"fd00::1\" or \"10.0.0.1/24\"";
+    EXPECT_THAT(
+        errors_of(R"(netdev_mtu = 60
+[[function]]
+device = "a"
+kind = "pf"
+ips = ["10.0.0.1/33", "10.0.0.1/0", "fd00::1/129", "10.0.0.1/", "10.0.0.1/8x"]
+netdev = "enp3s0f0s0-long-name"
+[[function]]
+device = "b"
+kind = "pf"
+netdev = "lo"
+)"),
+        ElementsAre(
+            "t.toml:1: netdev_mtu: expected 68 to 65521 (bytes), found 60",
+            "t.toml:5: function[0].ips: expected a unicast address such as " + ip +
+                ", found \"10.0.0.1/33\"",
+            "t.toml:5: function[0].ips: expected a unicast address such as " + ip +
+                ", found \"10.0.0.1/0\"",
+            "t.toml:5: function[0].ips: expected a unicast address such as " + ip +
+                ", found \"fd00::1/129\"",
+            "t.toml:5: function[0].ips: expected a unicast address such as " + ip +
+                ", found \"10.0.0.1/\"",
+            "t.toml:5: function[0].ips: expected a unicast address such as " + ip +
+                ", found \"10.0.0.1/8x\"",
+            "t.toml:6: function[0].netdev: expected a name of up to 15 letters, digits, '_', '-' "
+            "and '.', other than \"lo\", found \"enp3s0f0s0-long-name\"",
+            "t.toml:10: function[1].netdev: expected a name of up to 15 letters, digits, '_', '-' "
+            "and '.', other than \"lo\", found \"lo\""));
+}
+
+TEST(TopologyErrors, an_interface_twice_in_one_namespace) {
+    const auto text = [](const std::string& second) {
+        return R"([[function]]
+device = "a"
+kind = "pf"
+netns = "ns0"
+netdev = "eth0"
+[[function]]
+device = "b"
+kind = "pf"
+netdev = "eth0"
+netns = ")" + second +
+               "\"\n";
+    };
+    EXPECT_THAT(errors_of(text("ns1")), IsEmpty());
+    EXPECT_THAT(errors_of(text("ns0")),
+                ElementsAre("t.toml:9: function[1].netdev: expected a name in namespace \"ns0\" "
+                            "that is used once, found \"eth0\", which is also "
+                            "function[0].netdev in line 5"));
 }
 
 TEST(TopologyErrors, a_device_twice) {

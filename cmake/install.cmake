@@ -7,7 +7,7 @@ foreach(program rdmalab rdmalab-card)
   endif()
 endforeach()
 
-foreach(section 1 5 8)
+foreach(section 1 3 5 8)
   file(GLOB pages ${CMAKE_SOURCE_DIR}/man/*.${section})
   if(pages)
     install(FILES ${pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})

@@ -197,6 +197,13 @@ const char* to_string(ParseError error);
 // frame that is not RoCEv2 parses as an Ethernet/IP frame with bth_offset 0 and icrc_state kNone.
 ParseError parse_frame(ByteView bytes, PayloadSegment where, Frame& out);
 
+// The same for a frame that somebody made by hand and of which only the first bytes are looked at:
+// `head` has min(length, Frame::kHeaderMax) bytes of `length`. It is never RoCEv2 for the card, and
+// what is not well formed is left to the payload; `out` has no payload yet, which starts at
+// header_length. True: the frame says that it is RoCEv2 (and parse_frame knows whether it is
+// right).
+bool parse_head(ByteView head, std::size_t length, Frame& out);
+
 // True when the frame is well formed as RoCEv2: the checks a receiver makes before it looks at the
 // QP.
 inline bool is_roce(const Frame& frame) { return frame.bth_offset != 0; }

@@ -26,6 +26,7 @@ public:
     Parser(ByteView bytes, Frame& out) : bytes_(bytes), end_(bytes.size()), out_(out) {}
 
     ParseError run(PayloadSegment where);
+    bool run_head(std::size_t length);
 
 private:
     template <class Header>
@@ -48,6 +49,7 @@ private:
     Step parse_bth();
     Step check_payload(const Bth& bth, const OpcodeInfo& info);
     void take_icrc();
+    void clear();
 
     ByteView bytes_;
     std::size_t at_ = 0;  // everything before it has been parsed
@@ -178,7 +180,7 @@ void Parser::take_icrc() {
         out_.icrc |= std::to_integer<std::uint32_t>(bytes_[end_ + i]) << (8 * i);
 }
 
-ParseError Parser::run(PayloadSegment where) {
+void Parser::clear() {
     out_.l3_offset = out_.l4_offset = out_.bth_offset = 0;
     out_.icrc_state = IcrcState::kNone;
     out_.header_kept = false;
@@ -186,6 +188,10 @@ ParseError Parser::run(PayloadSegment where) {
     out_.payload_length = 0;
     out_.icrc = 0;
     out_.origin = 0;
+}
+
+ParseError Parser::run(PayloadSegment where) {
+    clear();
     for (const auto step :
          {&Parser::parse_ethernet, &Parser::parse_ip, &Parser::parse_l4, &Parser::parse_bth})
         if ((this->*step)() == Step::kStop) break;
@@ -195,6 +201,28 @@ ParseError Parser::run(PayloadSegment where) {
     const auto length = static_cast<std::uint32_t>(end_ - at_);
     if (length != 0) out_.add_segment({where.space, length, where.address + at_});
     return ParseError::kNone;
+}
+
+// The lower headers take 90 bytes at most (two tags, IPv4 with options), so none of them reaches
+// beyond the head.
+bool Parser::run_head(std::size_t length) {
+    clear();
+    end_ = length;
+    Step step = parse_ethernet();
+    std::size_t whole = error_ == ParseError::kNone ? at_ : 0;
+    bool is_roce = false;
+    if (step == Step::kNext) {
+        step = parse_ip();
+        if (step == Step::kNext) step = parse_l4();
+        is_roce = step == Step::kNext;
+        if (error_ == ParseError::kNone)
+            whole = at_;
+        else
+            out_.l3_offset = out_.l4_offset = 0;
+    }
+    out_.header_length = static_cast<std::uint16_t>(whole);
+    std::memcpy(out_.header.data(), bytes_.data(), whole);
+    return is_roce;
 }
 
 }  // namespace
@@ -231,6 +259,10 @@ const char* to_string(ParseError error) {
 
 ParseError parse_frame(ByteView bytes, PayloadSegment where, Frame& out) {
     return Parser(bytes, out).run(where);
+}
+
+bool parse_head(ByteView head, std::size_t length, Frame& out) {
+    return Parser(head, out).run_head(length);
 }
 
 }  // namespace rdmalab::wire

@@ -276,6 +276,62 @@ TEST(Parse, a_frame_that_is_not_roce_is_taken_apart_as_far_as_it_goes) {
     EXPECT_EQ(testing::to_hex(testing::written(frame, payload)), testing::to_hex(tcp));
 }
 
+// The first bytes of a frame, as a raw packet QP has them.
+bool head_of(const Bytes& bytes, Frame& out) {
+    return parse_head(ByteView(bytes).first(std::min(bytes.size(), Frame::kHeaderMax)),
+                      bytes.size(), out);
+}
+
+TEST(ParseHead, the_lower_headers_are_taken_and_all_else_is_payload) {
+    Frame frame;
+    Bytes udp = made(false, 0x04, 1000);
+    udp_of(udp).destination_port = 53;
+    udp.resize(udp.size() + 7);  // a trailer is kept
+    EXPECT_FALSE(head_of(udp, frame));
+    EXPECT_EQ(frame.l3_offset, 14);
+    EXPECT_EQ(frame.l4_offset, 34);
+    EXPECT_EQ(frame.header_length, 42);
+    EXPECT_EQ(frame.segment_count, 0);
+    EXPECT_EQ(frame.icrc_state, IcrcState::kNone);
+}
+
+TEST(ParseHead, roce_is_recognised_and_not_taken_apart) {
+    Frame frame;
+    EXPECT_TRUE(head_of(made(true, 0x04, 1000), frame));
+    EXPECT_FALSE(is_roce(frame));
+    EXPECT_EQ(frame.header_length, 62);
+}
+
+TEST(ParseHead, what_is_not_well_formed_is_an_ethernet_frame) {
+    Frame frame;
+    Bytes bytes = made(false, 0x04, 100);
+    ipv4_of(bytes).checksum = ipv4_of(bytes).checksum ^ 1;
+    EXPECT_FALSE(head_of(bytes, frame));
+    EXPECT_EQ(frame.l3_offset, 0);
+    EXPECT_EQ(frame.header_length, 14);
+    bytes = made(false, 0x04, 100);
+    ipv4_of(bytes).total_length = 2000;
+    fix_checksum(bytes);
+    EXPECT_FALSE(head_of(bytes, frame));
+    EXPECT_EQ(frame.header_length, 14);
+}
+
+TEST(ParseHead, any_bytes_and_any_length_do_no_harm) {
+    Prng prng(1);
+    Frame frame;
+    for (unsigned round = 0; round < 50'000; ++round) {
+        Bytes bytes(14 + prng.below(200));
+        for (std::byte& byte : bytes) byte = static_cast<std::byte>(prng.next());
+        const unsigned type = std::array{0x0800u, 0x86ddu, 0x8100u, 0x0806u}[prng.below(4)];
+        bytes[12] = static_cast<std::byte>(type >> 8);
+        bytes[13] = static_cast<std::byte>(type & 0xff);
+        if (bytes.size() > 14) bytes[14] = static_cast<std::byte>(type == 0x0800 ? 0x4f : 0x60);
+        head_of(bytes, frame);
+        EXPECT_LE(frame.header_length, bytes.size());
+        EXPECT_LE(frame.header_length, Frame::kHeaderMax);
+    }
+}
+
 TEST(Parse, of_tcp_and_icmp_the_fixed_header_is_taken_if_it_is_there) {
     Bytes bytes = made(false, 0x04, 8);
     Frame frame;

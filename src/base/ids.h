@@ -19,6 +19,7 @@ using Lkey = StrongId<struct LkeyTag>;  // index << 8 | tag
 using Rkey = StrongId<struct RkeyTag>;
 using CqId = StrongId<struct CqIdTag>;  // index of a CQ within its engine
 using SrqId = StrongId<struct SrqIdTag>;
+using XrcdId = StrongId<struct XrcdIdTag>;  // XRC domain
 using PdId = StrongId<struct PdIdTag>;
 using AhId = StrongId<struct AhIdTag>;
 using OwnerId = StrongId<struct OwnerIdTag>;  // one attachment (context) of a client process

@@ -148,9 +148,9 @@ bool Card::Impl::scan_doorbells() {
 bool Card::Impl::handle_timeouts(Instant now) {
     bool any = false;
     for (const auto& function : functions) {
-        if (function->engine().next_deadline() > now) continue;
+        if (function->next_deadline() > now) continue;
         function->touch();
-        function->engine().handle_timeout(now);
+        function->handle_timeout(now);
         any = true;
     }
     if (cm.next_deadline() <= now) {
@@ -239,11 +239,19 @@ ControlReply Card::open_context(OwnerId owner, SpaceId space, std::uint32_t devi
     auto context = std::make_unique<Context>();
     context->owner = owner;
     context->space = space;
+    context->speaker = space;
     context->function = impl_->functions[device].get();
     context->doorbell_region = *region;
     impl_->context_list.push_back(context.get());
     impl_->contexts.emplace(owner, std::move(context));
-    return success(abi::OpenContextReply{.doorbell = region->region,
+    return describe_context(owner);
+}
+
+ControlReply Card::describe_context(OwnerId owner) const {
+    const Context* context = impl_->find(owner);
+    if (context == nullptr) return {EINVAL, "no context is open", {}};
+    const std::uint32_t device = context->function->index();
+    return success(abi::OpenContextReply{.doorbell = context->doorbell_region.region,
                                          .node_guid = guid_of(config().functions[device].mac),
                                          .qp_max = limits::kQpMax,
                                          .wqe_max = limits::kWqeMax,
@@ -261,7 +269,12 @@ ControlReply Card::open_context(OwnerId owner, SpaceId space, std::uint32_t devi
                                          .mcast_group_max = limits::kMcastGroupMax,
                                          .mcast_qp_max = limits::kMcastQpMax,
                                          .gid_max = limits::kGidMax,
-                                         .message_max = limits::kMessageMax});
+                                         .message_max = limits::kMessageMax,
+                                         .mw_max = limits::kMrMax,
+                                         .xrcd_max = limits::kXrcdMax,
+                                         .dm_max = limits::kDmMax,
+                                         .device = device,
+                                         .reserved = 0});
 }
 
 void Card::close_context(OwnerId owner) {
@@ -273,15 +286,17 @@ void Card::close_context(OwnerId owner) {
     impl_->contexts.erase(owner);
 }
 
-ControlReply Card::handle_request(OwnerId owner, abi::Op op, ByteView body, Instant now) {
+ControlReply Card::handle_request(OwnerId owner, abi::Op op, ByteView body, Instant now,
+                                  SpaceId speaker) {
     Context* context = impl_->find(owner);
     if (context == nullptr) return {EINVAL, "no context is open", {}};
     if (op == abi::Op::kQueryPort) {
         if (!body.empty()) return {EINVAL, "the request has a body, expected none", {}};
         return impl_->query_port(*context);
     }
+    context->speaker = speaker == SpaceId{} ? context->space : speaker;
     ControlReply reply = impl_->control.handle(*context, op, body, now);
-    context->function->publish();
+    context->function->publish(now);
     context->function->touch();
     return reply;
 }
@@ -330,7 +345,7 @@ bool Card::poll(Instant now) {
 Instant Card::next_deadline() const {
     Instant deadline = std::min(impl_->switchboard.next_deadline(), impl_->cm.next_deadline());
     for (const auto& function : impl_->functions) {
-        deadline = std::min(deadline, function->engine().next_deadline());
+        deadline = std::min(deadline, function->next_deadline());
     }
     return deadline;
 }
@@ -380,6 +395,7 @@ PortCounters Card::port_counters(std::uint32_t port) const {
 PortCounters Card::vport_counters(std::uint32_t function) const {
     return impl_->switchboard.vport_counters(function);
 }
+Rate Card::rate_of(std::uint32_t function) const { return impl_->switchboard.rate_of(function); }
 CableCounters Card::cable_counters(std::uint32_t cable, bool a_to_b) const {
     return impl_->switchboard.direction(cable, a_to_b).counters();
 }

@@ -97,9 +97,14 @@ public:
     // abi::OpenContextReply.
     ControlReply open_context(OwnerId owner, SpaceId space, std::uint32_t device);
     void close_context(OwnerId owner);
-    // All ops from kQueryPort to kDetachMcast of an attached client; `channel` ops only bookkeep
+    // All ops from kQueryPort to kResolveAddress of an attached client; `channel` ops only bookkeep
     // (the host makes the pipe). `now` as in poll.
-    ControlReply handle_request(OwnerId owner, abi::Op op, ByteView body, Instant now);
+    // `speaker`: the memory that addresses in the request belong to, when it is not that of
+    // open_context (several processes may share a context).
+    ControlReply handle_request(OwnerId owner, abi::Op op, ByteView body, Instant now,
+                                SpaceId speaker = {});
+    // The reply of open_context once more, for one who joins the context.
+    ControlReply describe_context(OwnerId owner) const;
     std::vector<abi::DeviceInfo> list_devices() const;
 
     // --- CM sessions (cm_abi.h). Bit i of `visible` lets the session see device i. The body is
@@ -132,6 +137,7 @@ public:
     CmCounts cm_counts() const;
     PortCounters port_counters(std::uint32_t port) const;
     PortCounters vport_counters(std::uint32_t function) const;
+    Rate rate_of(std::uint32_t function) const;  // of the cable at its PF's port
     CableCounters cable_counters(std::uint32_t cable, bool a_to_b) const;
     Impairments impairments(std::uint32_t cable, bool a_to_b) const;
 

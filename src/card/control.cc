@@ -1,19 +1,13 @@
 #include "card/control.h"
 
-#include "card/control_reply.h"
+#include "card/control_call.h"
 #include "card/function.h"
 #include "card/verbs_values.h"
 
 namespace rdmalab::card {
 
 ControlReply Control::handle(Context& context, abi::Op op, ByteView body, Instant now) {
-    // Calls `method` with the body taken as its Request, if it has the length of one.
-    const auto call =
-        [&]<class Request>(ControlReply (Control::*method)(Context&, const Request&)) {
-            if (body.size() != sizeof(Request)) return wrong_length(body.size(), sizeof(Request));
-            const auto request = load_bytes<Request>(body.data());
-            return (this->*method)(context, request);
-        };
+    const auto call = [&](auto method) { return call_with_body(context, method, body); };
     const auto call_plain = [&](ControlReply (Control::*method)(Context&)) {
         return body.empty() ? (this->*method)(context) : wrong_length(body.size(), 0);
     };
@@ -25,10 +19,8 @@ ControlReply Control::handle(Context& context, abi::Op op, ByteView body, Instan
             return call_plain(&Control::alloc_pd);
         case abi::Op::kDeallocPd:
             return call(&Control::dealloc_pd);
-        case abi::Op::kRegMr:
-            return call(&Control::reg_mr);
-        case abi::Op::kDeregMr:
-            return call(&Control::dereg_mr);
+        case abi::Op::kQueryPd:
+            return call(&Control::query_pd);
         case abi::Op::kCreateChannel:
             return call_plain(&Control::create_channel);
         case abi::Op::kDestroyChannel:
@@ -63,16 +55,33 @@ ControlReply Control::handle(Context& context, abi::Op op, ByteView body, Instan
             return call(&Control::attach_multicast);
         case abi::Op::kDetachMcast:
             return call(&Control::detach_multicast);
+        case abi::Op::kModifyCq:
+            return call(&Control::modify_cq);
+        case abi::Op::kResolveAddress:
+            return call(&Control::resolve_address);
+        case abi::Op::kOpenXrcd:
+            return call(&Control::open_xrcd);
+        case abi::Op::kCloseXrcd:
+            return call(&Control::close_xrcd);
+        case abi::Op::kOpenQp:
+            return call(&Control::open_qp);
         default:
-            return failure(EOPNOTSUPP, "unknown request");
+            return handle_memory(context, op, body);
     }
 }
 
 // The engine lets go first: it refers to rings, never the other way round.
 void Control::release(Context& context) {
+    pass_on_targets(context);
     context.function->engine().release_owner(context.owner);
+    context.function->forget_closed_xrcds();
+    for (auto& [handle, dm] : context.dms) {
+        context.function->remove_dm_bytes(dm.length);
+        free(context.owner, dm.region);
+    }
+    context.dms.clear();
     for (auto& [qpn, qp] : context.qps) {
-        context.function->remove(*qp);
+        if (!qp->is_target) context.function->remove(*qp);
         free_qp(context, *qp);
     }
     for (auto& [handle, srq] : context.srqs) {
@@ -101,7 +110,7 @@ void Control::free(OwnerId owner, MappedRegion& region) {
     region = {};
 }
 
-// --- Protection domains, memory regions, addresses
+// --- Protection domains, addresses
 
 ControlReply Control::query_gids(Context& context) {
     const std::vector<Gid>& gids = addresses_.gids(context.function->index());
@@ -121,32 +130,12 @@ ControlReply Control::alloc_pd(Context& context) {
     return success(abi::HandleReply{pd->value});
 }
 
+ControlReply Control::query_pd(Context& context, const abi::HandleRequest& request) {
+    return plain(context.function->engine().has_pd(context.owner, {request.handle}) ? 0 : ENOENT);
+}
+
 ControlReply Control::dealloc_pd(Context& context, const abi::HandleRequest& request) {
     return plain(context.function->engine().destroy_pd(context.owner, {request.handle}));
-}
-
-ControlReply Control::reg_mr(Context& context, const abi::RegMrRequest& request) {
-    const auto access = mr_access_from_verbs(request.access);
-    if (!access) return failure(EINVAL, "access flags that do not go together");
-    if (request.length == 0) return failure(EINVAL, "length 0");
-    if (request.address + request.length < request.address ||
-        request.iova + request.length < request.iova) {
-        return failure(EINVAL, "the region wraps around the end of the address space");
-    }
-    const Result<transport::MrKeys> keys =
-        context.function->engine().register_mr({.owner = context.owner,
-                                                .space = context.space,
-                                                .pd = {request.pd},
-                                                .address = request.address,
-                                                .length = request.length,
-                                                .iova = request.iova,
-                                                .access = *access});
-    if (!keys) return failure(keys.error().code, keys.error().text);
-    return success(abi::RegMrReply{keys->lkey.value, keys->rkey.value});
-}
-
-ControlReply Control::dereg_mr(Context& context, const abi::HandleRequest& request) {
-    return plain(context.function->engine().deregister_mr(context.owner, {request.handle}));
 }
 
 ControlReply Control::create_ah(Context& context, const abi::CreateAhRequest& request) {
@@ -156,6 +145,15 @@ ControlReply Control::create_ah(Context& context, const abi::CreateAhRequest& re
     const Result<AhId> ah = context.function->engine().create_ah(context.owner, {request.pd}, av);
     if (!ah) return failure(ah.error().code, ah.error().text);
     return success(abi::HandleReply{ah->value});
+}
+
+ControlReply Control::resolve_address(Context& context, const abi::AhAttributes& request) {
+    transport::AddressVector av = av_from_abi(request);
+    const int status = addresses_.resolve(context.function->index(), av);
+    if (status != 0) return failure(status, "no such address");
+    abi::ResolveReply reply{};
+    std::memcpy(reply.mac, av.destination_mac.bytes.data(), sizeof reply.mac);
+    return success(reply);
 }
 
 ControlReply Control::destroy_ah(Context& context, const abi::HandleRequest& request) {

@@ -22,15 +22,37 @@ public:
     void release(Context& context);
 
 private:
+    // Calls `method` with the body taken as its request, if it has the length of one.
+    template <class Request>
+    ControlReply call_with_body(Context& context,
+                                ControlReply (Control::*method)(Context&, const Request&),
+                                ByteView body);
+    ControlReply handle_memory(Context& context, abi::Op op, ByteView body);
+
     ControlReply query_gids(Context& context);
     ControlReply alloc_pd(Context& context);
+    ControlReply query_pd(Context& context, const abi::HandleRequest& request);
     ControlReply dealloc_pd(Context& context, const abi::HandleRequest& request);
     ControlReply reg_mr(Context& context, const abi::RegMrRequest& request);
     ControlReply dereg_mr(Context& context, const abi::HandleRequest& request);
+    ControlReply rereg_mr(Context& context, const abi::ReregMrRequest& request);
+    ControlReply query_mr(Context& context, const abi::HandleRequest& request);
+    ControlReply alloc_null_mr(Context& context, const abi::HandleRequest& request);
+    ControlReply alloc_mw(Context& context, const abi::AllocMwRequest& request);
+    ControlReply dealloc_mw(Context& context, const abi::HandleRequest& request);
+    ControlReply alloc_dm(Context& context, const abi::AllocDmRequest& request);
+    ControlReply free_dm(Context& context, const abi::HandleRequest& request);
+    ControlReply query_dm(Context& context, const abi::HandleRequest& request);
+    ControlReply reg_dm_mr(Context& context, const abi::RegDmMrRequest& request);
+    ControlReply open_xrcd(Context& context, const abi::OpenXrcdRequest& request);
+    ControlReply close_xrcd(Context& context, const abi::HandleRequest& request);
+    ControlReply open_qp(Context& context, const abi::OpenQpRequest& request);
     ControlReply create_channel(Context& context);
     ControlReply destroy_channel(Context& context, const abi::HandleRequest& request);
     ControlReply create_cq(Context& context, const abi::CreateCqRequest& request);
     ControlReply resize_cq(Context& context, const abi::ResizeCqRequest& request);
+    ControlReply modify_cq(Context& context, const abi::ModifyCqRequest& request);
+    ControlReply resolve_address(Context& context, const abi::AhAttributes& request);
     ControlReply destroy_cq(Context& context, const abi::HandleRequest& request);
     ControlReply create_srq(Context& context, const abi::CreateSrqRequest& request);
     ControlReply modify_srq(Context& context, const abi::ModifySrqRequest& request);
@@ -50,6 +72,9 @@ private:
     bool allocate_rings(Context& context, QpRecord& qp, const abi::CreateQpReply& shape,
                         transport::QpType type);
     void free_qp(Context& context, QpRecord& qp);
+    int take_queues(Context& context, const abi::CreateQpRequest& request, QpRecord& qp);
+    int release_target(Context& context, QpRecord& qp);
+    void pass_on_targets(Context& context);
 
     HostPort& host_;
     const AddressBook& addresses_;

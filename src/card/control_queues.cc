@@ -17,10 +17,6 @@ namespace {
 
 constexpr std::uint32_t kChannelMax = 65'536;  // per context
 
-bool is_supported(QpType type) {
-    return type == QpType::kRc || type == QpType::kUc || type == QpType::kUd;
-}
-
 }  // namespace
 
 // --- Completion channels and queues
@@ -102,6 +98,18 @@ ControlReply Control::resize_cq(Context& context, const abi::ResizeCqRequest& re
     return success(describe(*cq));
 }
 
+ControlReply Control::modify_cq(Context& context, const abi::ModifyCqRequest& request) {
+    CqRecord* cq = find_record(context.cqs, request.cq);
+    if (cq == nullptr) return failure(EINVAL, "no such CQ");
+    if (request.count > abi::kModerationCountMax || request.period_us > abi::kModerationPeriodMax) {
+        return failure(EINVAL, "moderation out of range");
+    }
+    cq->moderation_count = request.count;
+    cq->moderation_period = microseconds(request.period_us);
+    context.function->remoderate(*cq, now_);
+    return {};
+}
+
 ControlReply Control::destroy_cq(Context& context, const abi::HandleRequest& request) {
     CqRecord* cq = find_record(context.cqs, request.handle);
     if (cq == nullptr) return failure(EINVAL, "no such CQ");
@@ -122,6 +130,10 @@ ControlReply Control::create_srq(Context& context, const abi::CreateSrqRequest& 
         request.sge_max > limits::kSgeMax) {
         return failure(EINVAL, "capacity out of range");
     }
+    const bool is_xrc = request.xrcd != abi::kNoXrcd;
+    if (is_xrc && find_record(context.cqs, request.cq) == nullptr) {
+        return failure(EINVAL, "no such CQ");
+    }
     auto srq = std::make_unique<SrqRecord>();
     RecvRing::Shape& shape = srq->shape;
     shape.capacity = std::bit_ceil(request.wr_max);
@@ -130,8 +142,14 @@ ControlReply Control::create_srq(Context& context, const abi::CreateSrqRequest& 
     if (!allocate(context.owner, recv_region_length(shape.capacity, shape.stride), srq->region)) {
         return failure(ENOMEM);
     }
-    const Result<SrqId> id = context.function->engine().create_srq(
-        context.owner, context.space, {request.pd}, shape.capacity, shape.sge_max);
+    transport::SrqInit init{.owner = context.owner,
+                            .pd = {request.pd},
+                            .wr_max = shape.capacity,
+                            .sge_max = shape.sge_max,
+                            .xrcd = {},
+                            .cq = {request.cq}};
+    if (is_xrc) init.xrcd = XrcdId{request.xrcd};
+    const Result<SrqId> id = context.function->engine().create_srq(init);
     if (!id) {
         free(context.owner, srq->region);
         return failure(id.error().code, id.error().text);
@@ -182,8 +200,11 @@ ControlReply Control::destroy_srq(Context& context, const abi::HandleRequest& re
 
 namespace {
 
-// Capacities as they will be: at least what was asked for. Nothing when a limit is exceeded.
-std::optional<abi::CreateQpReply> shape_of(const abi::CreateQpRequest& request) {
+// Capacities as they will be: at least what was asked for. Nothing when a limit is exceeded. XRC
+// has queues on one side only, or none.
+std::optional<abi::CreateQpReply> shape_of(abi::CreateQpRequest request, QpType type) {
+    if (type == QpType::kXrcRecv) return abi::CreateQpReply{};
+    if (type == QpType::kXrcSend) request.recv_wr_max = request.recv_sge_max = 0;
     if (request.send_wr_max > limits::kWqeMax || request.recv_wr_max > limits::kWqeMax ||
         request.send_sge_max > limits::kSgeMax || request.recv_sge_max > limits::kSgeMax ||
         request.inline_max > limits::kInlineMax) {
@@ -210,11 +231,11 @@ transport::QpInit engine_init(const Context& context, const abi::CreateQpRequest
                               const abi::CreateQpReply& shape, const QpRecord& qp, QpType type) {
     transport::QpInit init;
     init.owner = context.owner;
-    init.space = context.space;
     init.type = type;
     init.pd = {request.pd};
-    init.send_cq = qp.send_cq->id;
-    init.recv_cq = qp.recv_cq->id;
+    if (qp.send_cq != nullptr) init.send_cq = qp.send_cq->id;
+    if (qp.recv_cq != nullptr) init.recv_cq = qp.recv_cq->id;
+    if (qp.is_target) init.xrcd = XrcdId{request.xrcd};
     if (qp.srq != nullptr) init.srq = qp.srq->id;
     init.caps = {shape.send_capacity, shape.recv_capacity, shape.send_sge_max, shape.recv_sge_max,
                  shape.inline_max};
@@ -254,21 +275,29 @@ void Control::free_qp(Context& context, QpRecord& qp) {
     free(context.owner, qp.recv_region);
 }
 
+// The CQs and the SRQ that the type of the QP calls for.
+int Control::take_queues(Context& context, const abi::CreateQpRequest& request, QpRecord& qp) {
+    if (qp.is_target) return 0;
+    qp.send_cq = find_record(context.cqs, request.send_cq);
+    if (qp.send_cq == nullptr) return EINVAL;
+    if (request.type == kIbvQptXrcSend) return 0;
+    qp.recv_cq = find_record(context.cqs, request.recv_cq);
+    if (qp.recv_cq == nullptr) return EINVAL;
+    if (request.srq == abi::kNoSrq) return 0;
+    qp.srq = find_record(context.srqs, request.srq);
+    return qp.srq == nullptr ? EINVAL : 0;
+}
+
 ControlReply Control::create_qp(Context& context, const abi::CreateQpRequest& request) {
     const auto type = qp_type_from_verbs(request.type);
     if (!type) return failure(EINVAL, "no such QP type");
-    if (!is_supported(*type)) return failure(EOPNOTSUPP, "QP type not supported");
-    std::optional<abi::CreateQpReply> shape = shape_of(request);
+    if (*type == QpType::kRaw) return failure(EOPNOTSUPP, "QP type not supported");
+    std::optional<abi::CreateQpReply> shape = shape_of(request, *type);
     if (!shape) return failure(EINVAL, "a capacity is above the limit of the device");
     auto qp = std::make_unique<QpRecord>();
     qp->owner = context.owner;
-    qp->send_cq = find_record(context.cqs, request.send_cq);
-    qp->recv_cq = find_record(context.cqs, request.recv_cq);
-    if (qp->send_cq == nullptr || qp->recv_cq == nullptr) return failure(EINVAL, "no such CQ");
-    if (request.srq != abi::kNoSrq) {
-        qp->srq = find_record(context.srqs, request.srq);
-        if (qp->srq == nullptr) return failure(EINVAL, "no such SRQ");
-    }
+    qp->is_target = *type == QpType::kXrcRecv;
+    if (take_queues(context, request, *qp) != 0) return failure(EINVAL, "no such CQ or SRQ");
     if (!allocate_rings(context, *qp, *shape, *type)) {
         free_qp(context, *qp);
         return failure(ENOMEM);
@@ -286,10 +315,21 @@ ControlReply Control::create_qp(Context& context, const abi::CreateQpRequest& re
     shape->slot = qp->slot;
     shape->send_region = qp->send_region.region;
     shape->recv_region = qp->recv_region.region;
+    if (qp->is_target) {
+        context.function->targets()[qpn->value] = {
+            context.owner, {request.xrcd}, {{context.owner, qp.get()}}};
+    }
     context.function->add(*qp);
     context.qps.emplace(qpn->value, std::move(qp));
     return success(*shape);
 }
+
+namespace {
+// Whom the engine takes for the owner of the QP.
+OwnerId keeper_of(const Context& context, const QpRecord& qp) {
+    return qp.is_target ? context.function->targets().at(qp.qpn.value).keeper : context.owner;
+}
+}  // namespace
 
 ControlReply Control::modify_qp(Context& context, const abi::ModifyQpRequest& request) {
     QpRecord* qp = find_record(context.qps, request.qpn);
@@ -300,8 +340,8 @@ ControlReply Control::modify_qp(Context& context, const abi::ModifyQpRequest& re
         const int status = addresses_.resolve(context.function->index(), attributes->av);
         if (status != 0) return failure(status, "no such address");
     }
-    const int status = context.function->engine().modify_qp(context.owner, qp->qpn, *attributes,
-                                                            request.mask, now_);
+    const int status = context.function->engine().modify_qp(keeper_of(context, *qp), qp->qpn,
+                                                            *attributes, request.mask, now_);
     if (status != 0) return failure(status);
     const bool reset = (request.mask & transport::kQpState) != 0 &&
                        attributes->state == transport::QpState::kReset;
@@ -314,7 +354,10 @@ ControlReply Control::modify_qp(Context& context, const abi::ModifyQpRequest& re
 }
 
 ControlReply Control::query_qp(Context& context, const abi::HandleRequest& request) {
-    const auto attributes = context.function->engine().query_qp(context.owner, {request.handle});
+    const QpRecord* qp = find_record(context.qps, request.handle);
+    if (qp == nullptr) return failure(EINVAL, "no such QP");
+    const auto attributes =
+        context.function->engine().query_qp(keeper_of(context, *qp), {request.handle});
     if (!attributes) return failure(attributes.error().code, attributes.error().text);
     return success(attributes_to_abi(*attributes));
 }
@@ -322,9 +365,11 @@ ControlReply Control::query_qp(Context& context, const abi::HandleRequest& reque
 ControlReply Control::destroy_qp(Context& context, const abi::HandleRequest& request) {
     QpRecord* qp = find_record(context.qps, request.handle);
     if (qp == nullptr) return failure(EINVAL, "no such QP");
-    const int status = context.function->engine().destroy_qp(context.owner, qp->qpn);
+    const int status = qp->is_target
+                           ? release_target(context, *qp)
+                           : context.function->engine().destroy_qp(context.owner, qp->qpn);
     if (status != 0) return failure(status);
-    context.function->remove(*qp);
+    if (!qp->is_target) context.function->remove(*qp);
     free_qp(context, *qp);
     context.qps.erase(request.handle);
     return {};

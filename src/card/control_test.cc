@@ -54,7 +54,7 @@ TEST_F(ControlTest, contexts_open_once_on_devices_that_exist) {
 
 TEST_F(ControlTest, a_request_of_the_wrong_length_is_refused) {
     for (std::uint32_t op = static_cast<std::uint32_t>(Op::kQueryPort);
-         op <= static_cast<std::uint32_t>(Op::kDetachMcast); ++op) {
+         op <= static_cast<std::uint32_t>(Op::kResolveAddress); ++op) {
         const std::vector<std::byte> odd(13);
         const int answer = client.call_bytes(static_cast<Op>(op), odd);
         EXPECT_TRUE(answer == EINVAL || answer == EOPNOTSUPP) << op;
@@ -147,7 +147,7 @@ TEST_F(ControlTest, queue_pairs_beyond_the_limits_are_refused) {
     EXPECT_EQ(with([](auto& r) { r.recv_sge_max = limits::kSgeMax + 1; }), EINVAL);
     EXPECT_EQ(with([](auto& r) { r.inline_max = limits::kInlineMax + 1; }), EINVAL);
     EXPECT_EQ(with([](auto& r) { r.type = 1; }), EINVAL);
-    EXPECT_EQ(with([](auto& r) { r.type = kIbvQptXrcRecv; }), EOPNOTSUPP);
+    EXPECT_EQ(with([](auto& r) { r.type = kIbvQptXrcRecv; }), EINVAL);  // no domain
     EXPECT_EQ(with([](auto& r) { r.type = kIbvQptRawPacket; }), EOPNOTSUPP);
     EXPECT_EQ(with([](auto& r) { r.send_cq = 77; }), EINVAL);
     EXPECT_EQ(with([](auto& r) { r.recv_cq = 77; }), EINVAL);
@@ -157,10 +157,12 @@ TEST_F(ControlTest, queue_pairs_beyond_the_limits_are_refused) {
 }
 
 TEST_F(ControlTest, shared_receive_queues_are_checked) {
-    EXPECT_EQ(client.call(Op::kCreateSrq, abi::CreateSrqRequest{client.pd, 0, 1, 0}), EINVAL);
     EXPECT_EQ(
-        client.call(Op::kCreateSrq, abi::CreateSrqRequest{client.pd, 1, limits::kSgeMax + 1, 0}),
+        client.call(Op::kCreateSrq, abi::CreateSrqRequest{client.pd, 0, 1, 0, abi::kNoXrcd, 0}),
         EINVAL);
+    EXPECT_EQ(client.call(Op::kCreateSrq, abi::CreateSrqRequest{client.pd, 1, limits::kSgeMax + 1,
+                                                                0, abi::kNoXrcd, 0}),
+              EINVAL);
     TestSrq srq = client.create_srq(10);
     EXPECT_EQ(srq.info.capacity, 16u);
     EXPECT_EQ(client.call(Op::kModifySrq, abi::ModifySrqRequest{srq.info.srq, 17}), EINVAL);
@@ -265,7 +267,9 @@ TEST_F(ControlTest, without_memory_nothing_is_made_and_nothing_is_lost) {
     }
     setting.host.allocations_left = 0;
     EXPECT_EQ(client.call(Op::kCreateCq, abi::CreateCqRequest{4, abi::kNoChannel}), ENOMEM);
-    EXPECT_EQ(client.call(Op::kCreateSrq, abi::CreateSrqRequest{client.pd, 4, 1, 0}), ENOMEM);
+    EXPECT_EQ(
+        client.call(Op::kCreateSrq, abi::CreateSrqRequest{client.pd, 4, 1, 0, abi::kNoXrcd, 0}),
+        ENOMEM);
     EXPECT_EQ(client.call(Op::kResizeCq, abi::ResizeCqRequest{cq.info.cq, 64}), ENOMEM);
     EXPECT_NE(setting.card.open_context(OwnerId{901}, SpaceId{901}, 2).status, 0);
     setting.host.allocations_left = SIZE_MAX;

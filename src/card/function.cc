@@ -33,11 +33,16 @@ Function::Function(const transport::EngineConfig& config, HostPort& host,
 void Function::remove(const CqRecord& cq) {
     cqs_.erase(cq.id.value);
     std::erase(touched_cqs_, &cq);
+    std::erase(moderated_cqs_, &cq);
 }
 void Function::remove(const SrqRecord& srq) { srqs_.erase(srq.id.value); }
 void Function::remove(const QpRecord& qp) {
     qps_.erase(qp.qpn.value);
     std::erase(broken_qps_, &qp);
+}
+
+void Function::forget_closed_xrcds() {
+    std::erase_if(xrcds_, [this](const auto& entry) { return !engine_.has_xrcd(entry.second); });
 }
 
 // --- Work
@@ -79,8 +84,8 @@ bool Function::push_completion(CqId id, const transport::Completion& completion)
     const QpRecord* qp = qps_.find(completion.qpn.value);
     // A client that is just going away: nobody will look at it.
     if (cq == nullptr || qp == nullptr) return true;
-    const bool from_srq = completion.from_srq && qp->srq != nullptr;
-    if (!cq->ring.push(completion, from_srq ? qp->srq->id.value : qp->slot)) return false;
+    const std::uint32_t queue = completion.from_srq ? completion.srq.value : qp->slot;
+    if (!cq->ring.push(completion, queue)) return false;
     if (!cq->is_touched) {
         cq->is_touched = true;
         touched_cqs_.push_back(cq);
@@ -116,16 +121,53 @@ void Function::push_event(const AsyncEvent& event) {
                        {event_to_verbs(event.type), event.object, generation_of(event), 0});
 }
 
-void Function::publish() {
+// What the round has brought to a CQ becomes visible; its channel is told, or, with moderation,
+// once enough has come or enough time has passed.
+void Function::notify(CqRecord& cq, Instant now, bool must_tell) {
+    const std::uint32_t untold = cq.ring.producer() - cq.told;
+    const bool may_tell = must_tell || untold >= cq.moderation_count;
+    const CompletionRing::Notice notice = cq.ring.publish(may_tell);
+    if (notice.event && cq.channel != abi::kNoChannel) {
+        host_.notify_channel(cq.owner, cq.channel, {cq.id.value, cq.generation});
+    }
+    if (notice.wake) host_.wake(cq.ring.producer_word());
+    if (may_tell) {
+        cq.told = cq.ring.producer();
+        if (!cq.due.is_never()) std::erase(moderated_cqs_, &cq);
+        cq.due = Instant::never();
+    } else if (cq.due.is_never()) {
+        cq.due = now + cq.moderation_period;
+        moderated_cqs_.push_back(&cq);
+    }
+}
+
+void Function::publish(Instant now) {
     for (CqRecord* cq : touched_cqs_) {
         cq->is_touched = false;
-        const CompletionRing::Notice notice = cq->ring.publish();
-        if (notice.event && cq->channel != abi::kNoChannel) {
-            host_.notify_channel(cq->owner, cq->channel, {cq->id.value, cq->generation});
-        }
-        if (notice.wake) host_.wake(cq->ring.producer_word());
+        notify(*cq, now, cq->moderation_count <= 1);
     }
     touched_cqs_.clear();
+}
+
+Instant Function::next_deadline() const {
+    Instant deadline = engine_.next_deadline();
+    for (const CqRecord* cq : moderated_cqs_) deadline = std::min(deadline, cq->due);
+    return deadline;
+}
+
+void Function::handle_timeout(Instant now) {
+    if (engine_.next_deadline() <= now) engine_.handle_timeout(now);
+    for (std::size_t i = 0; i < moderated_cqs_.size();) {
+        CqRecord& cq = *moderated_cqs_[i];
+        if (cq.due <= now)
+            notify(cq, now, true);  // leaves the list
+        else
+            ++i;
+    }
+}
+
+void Function::remoderate(CqRecord& cq, Instant now) {
+    if (!cq.due.is_never()) notify(cq, now, true);
 }
 
 // --- Broken rings
@@ -160,7 +202,7 @@ void Function::commit(std::span<const transport::CopyFault> faults, Instant now)
         settle_broken(now);
         is_touched_ = true;  // what the error state flushes is committed next
     }
-    publish();
+    publish(now);
 }
 
 }  // namespace rdmalab::card

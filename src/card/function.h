@@ -3,6 +3,9 @@
 // events) once per round and CQ.
 #pragma once
 
+#include <map>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "card/id_map.h"
@@ -26,6 +29,27 @@ public:
     void remove(const SrqRecord& srq);
     void remove(const QpRecord& qp);
 
+    // --- XRC. Domains by the file that stands for them; target QPs by QPN, with those who hold
+    // them. `keeper` is the one that the engine takes for the owner.
+    struct XrcTarget {
+        struct Holder {
+            OwnerId owner;
+            QpRecord* record;
+        };
+        OwnerId keeper;
+        XrcdId xrcd;
+        std::vector<Holder> holders;
+    };
+    using FileId = std::pair<std::uint64_t, std::uint64_t>;  // device, inode
+    std::map<FileId, XrcdId>& xrcds() { return xrcds_; }
+    void forget_closed_xrcds();
+    std::unordered_map<std::uint32_t, XrcTarget>& targets() { return targets_; }
+
+    // --- Device memory that is given out, of all contexts.
+    std::uint64_t dm_bytes() const { return dm_bytes_; }
+    void add_dm_bytes(std::uint64_t bytes) { dm_bytes_ += bytes; }
+    void remove_dm_bytes(std::uint64_t bytes) { dm_bytes_ -= bytes; }
+
     // The engine has something to commit in this round.
     void touch() { is_touched_ = true; }
     bool is_touched() const { return is_touched_; }
@@ -34,7 +58,12 @@ public:
     // visible.
     void commit(std::span<const transport::CopyFault> faults, Instant now);
     // The last part of it alone, for what a control call completed.
-    void publish();
+    void publish(Instant now);
+
+    // Completion events that moderation holds back.
+    Instant next_deadline() const;
+    void handle_timeout(Instant now);
+    void remoderate(CqRecord& cq, Instant now);  // its moderation has changed
 
 private:
     bool fetch_send(Qpn qpn, transport::SendWqe& out) override;
@@ -44,6 +73,7 @@ private:
     bool push_completion(CqId cq, const transport::Completion& completion) override;
     void push_event(const transport::AsyncEvent& event) override;
 
+    void notify(CqRecord& cq, Instant now, bool must_tell);
     void note_broken(QpRecord& qp);
     void note_broken(SrqRecord& srq);
     void settle_broken(Instant now);
@@ -53,7 +83,11 @@ private:
     IdMap<CqRecord> cqs_;
     IdMap<SrqRecord> srqs_;
     IdMap<QpRecord> qps_;
+    std::map<FileId, XrcdId> xrcds_;
+    std::unordered_map<std::uint32_t, XrcTarget> targets_;
+    std::uint64_t dm_bytes_ = 0;
     std::vector<CqRecord*> touched_cqs_;
+    std::vector<CqRecord*> moderated_cqs_;  // hold an event back
     std::vector<QpRecord*> broken_qps_;
     bool is_touched_ = false;
     transport::Engine engine_;  // last: it may call the ports

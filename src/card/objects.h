@@ -26,6 +26,12 @@ struct CqRecord {
     MappedRegion region;
     CompletionRing ring;
     bool is_touched = false;  // has entries that are not published
+    // Moderation (abi::ModifyCqRequest): completions that the channel has not been told of, and
+    // when it is told of them at the latest.
+    std::uint32_t moderation_count = 0;
+    Duration moderation_period;
+    std::uint32_t told = 0;  // producer index up to which it was told
+    Instant due = Instant::never();
 };
 
 struct SrqRecord {
@@ -36,6 +42,12 @@ struct SrqRecord {
     RecvRing::Shape shape;
     RecvRing ring;
     bool is_settled = false;  // a broken ring was dealt with
+};
+
+struct DmRecord {
+    std::uint64_t length = 0;
+    MappedRegion region;
+    std::uint32_t uses = 0;  // regions registered on it
 };
 
 struct QpRecord {
@@ -50,21 +62,26 @@ struct QpRecord {
     SendRing send;
     RecvRing recv;
     bool is_settled = false;  // a broken ring was dealt with
+    bool is_target = false;   // XRC receive: Function::targets knows who shares it
 };
 
 // One attachment. Its maps own the records; the function's tables point to them.
 struct Context {
     OwnerId owner;
     SpaceId space;
+    SpaceId speaker;  // the memory of the process whose request is being handled
     Function* function = nullptr;
     MappedRegion doorbell_region;
     std::unordered_map<std::uint32_t, std::uint32_t> channels;  // handle -> CQs that use it
     std::unordered_map<std::uint32_t, std::unique_ptr<CqRecord>> cqs;
     std::unordered_map<std::uint32_t, std::unique_ptr<SrqRecord>> srqs;
     std::unordered_map<std::uint32_t, std::unique_ptr<QpRecord>> qps;
-    std::vector<QpRecord*> slots;  // by doorbell slot; nullptr: free
+    std::unordered_map<std::uint32_t, DmRecord> dms;              // by handle
+    std::unordered_map<std::uint32_t, std::uint32_t> dm_regions;  // lkey -> DM
+    std::vector<QpRecord*> slots;                                 // by doorbell slot; nullptr: free
     std::vector<std::uint32_t> free_slots;
     std::uint32_t next_channel = 0;
+    std::uint32_t next_dm = 1;
 
     abi::DoorbellArea& doorbells() const {
         return *reinterpret_cast<abi::DoorbellArea*>(doorbell_region.base);

@@ -52,7 +52,7 @@
 namespace rdmalab::abi {
 
 inline constexpr std::uint32_t kMagic = 0x726c6162;  // "rlab"
-inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kVersion = 2;
 
 // -----------------------------------------------------------------------------------------------
 // shared memory
@@ -98,6 +98,7 @@ enum class SendOpcode : std::uint8_t {
     kFetchAdd = 7,
     kLocalInvalidate = 8,
     kBindMw = 9,
+    kAtomicWrite = 10,
 };
 enum SendFlags : std::uint8_t {
     kSendSignaled = 1,
@@ -128,6 +129,9 @@ struct alignas(64) SendEntry {
     std::uint32_t data_length;
 };
 static_assert(sizeof(SendEntry) == 64);
+// kBindMw: `rkey` is that of the window with its new tag, `ah` the lkey of the region,
+// `remote_address` and `compare_add` where the window starts and how long it is (0: unbind),
+// `remote_qkey` the rights (enum ibv_access_flags).
 
 // RQ and SRQ region: QueueHeader, then at kRingHeaderSize `capacity` uint32 indexes (padded to 64),
 // then the table of entries, `stride` = round_up(16 + 16 * sge_max, 64) + kSmallPayloadMax bytes
@@ -167,6 +171,7 @@ enum class CqeOpcode : std::uint8_t {
     kLocalInvalidate,
     kRecv,
     kRecvWriteImm,
+    kAtomicWrite,
     kSkip = 255,  // set by the client: the QP was destroyed before the entry was polled
 };
 struct alignas(64) Cqe {
@@ -233,6 +238,22 @@ enum class Op : std::uint32_t {
     kDestroyAh,
     kAttachMcast,
     kDetachMcast,
+    kReregMr,
+    kQueryMr,
+    kAllocNullMr,
+    kAllocMw,
+    kDeallocMw,
+    kAllocDm,
+    kFreeDm,
+    kQueryDm,
+    kRegDmMr,
+    kOpenXrcd,
+    kCloseXrcd,
+    kOpenQp,
+    kQueryPd,
+    kModifyCq,
+    kResolveAddress,
+    kImportContext,
     kAdmin = 256,
 };
 
@@ -282,6 +303,10 @@ struct DeviceInfo {              // kListDevices replies with an array of these
 struct OpenContextRequest {
     std::uint32_t device;
 };
+// kImportContext: no body, but a descriptor of the memfd of an open context. The connection becomes
+// one more attachment of that context: it names the same objects, and what it registers is memory
+// of its own process. The context ends with its last attachment. Replies as kOpenContext.
+//
 // Attributes in the card's terms; the client's library turns them into ibv_device_attr(_ex).
 struct OpenContextReply {
     Region doorbell;
@@ -291,6 +316,10 @@ struct OpenContextReply {
     std::uint32_t reads_max;  // per QP, as initiator and as responder
     std::uint32_t inline_max, small_payload_max, mcast_group_max, mcast_qp_max, gid_max;
     std::uint64_t message_max;
+    std::uint32_t mw_max, xrcd_max;
+    std::uint64_t dm_max;  // bytes of device memory that one allocation may have
+    std::uint32_t device;  // index of the device
+    std::uint32_t reserved;
 };
 
 struct QueryPortReply {
@@ -320,6 +349,48 @@ struct RegMrReply {
     std::uint32_t lkey, rkey;  // the lkey is also the handle for kDeregMr
 };
 
+// kReregMr. Fields whose bit in `flags` (enum ibv_rereg_mr_flags) is clear are not read. The keys
+// stay.
+struct ReregMrRequest {
+    std::uint32_t lkey, flags, pd, access;
+    std::uint64_t address, length, iova;
+};
+struct QueryMrReply {  // kQueryMr: HandleRequest with the lkey
+    std::uint32_t pd, lkey, rkey, access;
+    std::uint64_t address, length, iova;
+};
+// kAllocNullMr: HandleRequest with the PD; replies with RegMrReply, of which the rkey is 0.
+
+struct AllocMwRequest {
+    std::uint32_t pd, type;  // enum ibv_mw_type
+};
+struct AllocMwReply {
+    std::uint32_t handle,
+        rkey;  // rkey: index << 8 | tag; the client chooses a new tag with each bind
+};
+
+// Device memory: memory of the card, shared like a ring. The card reaches it without a system call.
+struct AllocDmRequest {
+    std::uint64_t length;
+};
+struct DmReply {  // kAllocDm; kQueryDm: HandleRequest
+    std::uint32_t handle, reserved;
+    std::uint64_t length;
+    Region region;  // page aligned, at least as long
+};
+struct RegDmMrRequest {  // replies with RegMrReply; the region's addresses start at 0
+    std::uint32_t pd, dm, access, reserved;
+    std::uint64_t offset, length;
+};
+
+// An XRC domain is shared by all who open the same file: it is named by st_dev and st_ino of the
+// file, which the client has open. `file` 0 0: a domain of this context alone.
+inline constexpr std::uint32_t kXrcdCreate = 1, kXrcdExclusive = 2;  // O_CREAT, O_EXCL
+struct OpenXrcdRequest {
+    std::uint64_t device, inode;
+    std::uint32_t flags, reserved;
+};
+
 // kCreateChannel: no body; the reply carries the read end of the pipe. Handle in HandleReply.
 
 inline constexpr std::uint32_t kNoChannel = 0xffff'ffff;
@@ -337,11 +408,20 @@ struct CreateCqReply {
 struct ResizeCqRequest {
     std::uint32_t cq, entries;
 };
+// kModifyCq: an armed CQ tells its channel only after `count` completions, or `period_us` after the
+// first that it has not told of. `count` 0 or 1: at once.
+struct ModifyCqRequest {
+    std::uint32_t cq, count, period_us;
+};
+inline constexpr std::uint32_t kModerationCountMax = 65'535, kModerationPeriodMax = 65'535;
 // kResizeCq replies with CreateCqReply: the new region holds the unpolled entries at their indexes;
 // EINVAL when they do not fit.
 
+inline constexpr std::uint32_t kNoXrcd = 0xffff'ffff;
 struct CreateSrqRequest {
     std::uint32_t pd, wr_max, sge_max, limit;
+    std::uint32_t xrcd = kNoXrcd;  // kNoXrcd: an ordinary SRQ, and `cq` is not read
+    std::uint32_t cq = 0;
 };
 struct CreateSrqReply {
     std::uint32_t srq, generation;
@@ -361,6 +441,8 @@ struct CreateQpRequest {
     std::uint32_t pd, send_cq, recv_cq, srq;
     std::uint32_t send_wr_max, recv_wr_max, send_sge_max, recv_sge_max, inline_max;
     std::uint32_t signal_all;
+    // XRC receive: its domain; PD, CQs and capacities are not read then.
+    std::uint32_t xrcd = kNoXrcd;
 };
 struct CreateQpReply {
     std::uint32_t qpn, generation;
@@ -368,6 +450,12 @@ struct CreateQpReply {
     std::uint32_t send_capacity, send_stride, send_sge_max, inline_max;
     std::uint32_t recv_capacity, recv_stride, recv_sge_max;
     Region send_region, recv_region;  // length 0: none
+};
+
+// kOpenQp: an XRC receive QP of the domain, made by another context. Replies with CreateQpReply
+// without regions; kDestroyQp gives it back.
+struct OpenQpRequest {
+    std::uint32_t xrcd, qpn;
 };
 
 // Fields and mask bits as in ibv_modify_qp(3), fixed-width.
@@ -396,6 +484,11 @@ struct ModifyQpRequest {
 struct CreateAhRequest {
     std::uint32_t pd;
     AhAttributes attributes;
+};
+// kResolveAddress: AhAttributes; the link layer address that frames to it get.
+struct ResolveReply {
+    std::uint8_t mac[6];
+    std::uint8_t reserved[2];
 };
 struct McastRequest {
     std::uint32_t qpn;

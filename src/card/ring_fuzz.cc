@@ -156,7 +156,7 @@ private:
                                                  : input_.number() % abi::kDoorbellSlots);
     }
     void request(Side& side) {
-        const auto op = static_cast<abi::Op>(input_.byte() % 42);
+        const auto op = static_cast<abi::Op>(input_.byte() % 53);
         std::vector<std::byte> body(input_.byte() % 2 ? body_length(op) : input_.byte());
         for (std::size_t at = 0; at + 4 <= body.size(); at += 4) {
             store_bytes(body.data() + at, input_.number());
@@ -182,6 +182,20 @@ private:
             case abi::Op::kAttachMcast:
             case abi::Op::kDetachMcast:
                 return sizeof(abi::McastRequest);
+            case abi::Op::kModifyCq:
+                return sizeof(abi::ModifyCqRequest);
+            case abi::Op::kResolveAddress:
+                return sizeof(abi::AhAttributes);
+            case abi::Op::kReregMr:
+                return sizeof(abi::ReregMrRequest);
+            case abi::Op::kAllocMw:
+            case abi::Op::kOpenQp:
+            case abi::Op::kAllocDm:
+                return 8;
+            case abi::Op::kRegDmMr:
+                return sizeof(abi::RegDmMrRequest);
+            case abi::Op::kOpenXrcd:
+                return sizeof(abi::OpenXrcdRequest);
             case abi::Op::kQueryPort:
             case abi::Op::kQueryGids:
             case abi::Op::kAllocPd:
@@ -197,7 +211,7 @@ private:
         const Side& other = &side == &sides_[0] ? sides_[1] : sides_[0];
         SendOptions options;
         options.opcode =
-            static_cast<abi::SendOpcode>(input_.byte() % (input_.byte() % 16 == 0 ? 12 : 8));
+            static_cast<abi::SendOpcode>(input_.byte() % (input_.byte() % 16 == 0 ? 13 : 11));
         options.flags =
             static_cast<std::uint8_t>(input_.byte() & (input_.byte() % 8 == 0 ? 31 : 7));
         for (unsigned i = input_.byte() % 3; i-- > 0;) {

@@ -25,10 +25,11 @@ static_assert(offsetof(transport::Sge, length) == offsetof(abi::Sge, length));
 static_assert(offsetof(transport::Sge, lkey) == offsetof(abi::Sge, lkey));
 
 // Both enums list the operations in one order, so that a checked value is converted by a cast.
-static_assert(static_cast<int>(abi::SendOpcode::kBindMw) == static_cast<int>(WrOpcode::kBindMw));
+static_assert(static_cast<int>(abi::SendOpcode::kAtomicWrite) ==
+              static_cast<int>(WrOpcode::kAtomicWrite));
 static_assert(static_cast<int>(abi::SendOpcode::kRead) == static_cast<int>(WrOpcode::kRead));
-static_assert(static_cast<int>(abi::CqeOpcode::kRecvWriteImm) ==
-              static_cast<int>(transport::WcOpcode::kRecvWriteImm));
+static_assert(static_cast<int>(abi::CqeOpcode::kAtomicWrite) ==
+              static_cast<int>(transport::WcOpcode::kAtomicWrite));
 static_assert(static_cast<int>(abi::CqeOpcode::kRead) ==
               static_cast<int>(transport::WcOpcode::kRead));
 
@@ -36,14 +37,15 @@ constexpr std::uint32_t bit(WrOpcode opcode) { return 1u << static_cast<unsigned
 
 constexpr std::uint32_t kSends = bit(WrOpcode::kSend) | bit(WrOpcode::kSendImm);
 constexpr std::uint32_t kWrites = bit(WrOpcode::kWrite) | bit(WrOpcode::kWriteImm);
-constexpr std::uint32_t kWithPayload = kSends | bit(WrOpcode::kSendInvalidate) | kWrites;
+constexpr std::uint32_t kWithPayload =
+    kSends | bit(WrOpcode::kSendInvalidate) | kWrites | bit(WrOpcode::kAtomicWrite);
 
 // Operations of each transport service: the table of ibv_post_send(3).
 std::uint32_t allowed_opcodes(QpType type) {
     switch (type) {
         case QpType::kRc:
         case QpType::kXrcSend:
-            return (bit(WrOpcode::kBindMw) << 1) - 1;
+            return (bit(WrOpcode::kAtomicWrite) << 1) - 1;
         case QpType::kUc:
             return kSends | kWrites | bit(WrOpcode::kLocalInvalidate) | bit(WrOpcode::kBindMw);
         case QpType::kUd:
@@ -130,14 +132,19 @@ void SendRing::decode(const std::byte* entry, transport::SendWqe& out) const {
     out.ah = {head.ah};
     out.remote_qpn = {head.remote_qpn & 0xff'ffff};
     out.remote_qkey = head.remote_qkey;
+    out.remote_srq = {head.ah & 0xff'ffff};
     out.is_inline = false;
     out.inline_data = {};
     out.sge_count = 0;
     out.length = 0;
-    out.malformed = head.opcode > static_cast<std::uint8_t>(WrOpcode::kBindMw) ||
+    out.malformed = head.opcode > static_cast<std::uint8_t>(WrOpcode::kAtomicWrite) ||
                     (allowed_opcodes(shape_.type) >> head.opcode & 1) == 0 ||
                     head.sge_count > shape_.sge_max;
     out.opcode = out.malformed ? WrOpcode::kSend : static_cast<WrOpcode>(head.opcode);
+    if (out.opcode == WrOpcode::kBindMw && !out.malformed) {
+        out.malformed = head.sge_count != 0;
+        out.bind = {.region = {head.ah}, .access = head.remote_qkey, .length = head.compare_add};
+    }
     if (!out.malformed) out.malformed = !take_payload(head, entry, out);
 }
 
@@ -269,10 +276,11 @@ bool CompletionRing::push(const transport::Completion& completion, std::uint32_t
 // The client arms (or announces that it will sleep), then looks at the ring once more; the card
 // stores the producer index, then looks at `arm` and `waiters`. With seq_cst on both sides at least
 // one of them sees the other.
-CompletionRing::Notice CompletionRing::publish() {
+CompletionRing::Notice CompletionRing::publish(bool may_tell) {
     header()->producer.store(producer_, std::memory_order_seq_cst);
     Notice notice;
     notice.wake = header()->waiters.load(std::memory_order_seq_cst) != 0;
+    if (!may_tell) return notice;
     const std::uint32_t arm = header()->arm.load(std::memory_order_seq_cst);
     if (arm == abi::kArmAny || (arm == abi::kArmSolicited && unpublished_solicited_)) {
         header()->arm.exchange(abi::kArmNone, std::memory_order_seq_cst);

@@ -101,7 +101,8 @@ public:
         bool wake = false;   // pollers sleep on the producer word
         bool event = false;  // the CQ was armed for one of the entries, and is no longer
     };
-    Notice publish();
+    // `may_tell` false: nobody is told, and an armed CQ stays armed (moderation).
+    Notice publish(bool may_tell = true);
     std::atomic<std::uint32_t>& producer_word() const { return header()->producer; }
 
     // Moves the unpolled entries to `to`, an empty ring over zeroed memory, at their indexes. False

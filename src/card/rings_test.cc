@@ -134,7 +134,7 @@ TEST_F(SendRingTest, inline_data_hides_the_sges_and_small_payload_keeps_them) {
 TEST_F(SendRingTest, entries_that_make_no_sense_are_malformed) {
     abi::SendEntry head = head_of(abi::SendOpcode::kSend);
     EXPECT_FALSE(malformed(head));
-    head.opcode = 10;
+    head.opcode = 11;
     EXPECT_TRUE(malformed(head));
     head.opcode = 255;
     EXPECT_TRUE(malformed(head));

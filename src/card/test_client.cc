@@ -95,9 +95,11 @@ void lay_over(TestRecvQueue& queue, std::byte* base, std::uint32_t capacity, std
 }
 }  // namespace
 
-TestSrq TestClient::create_srq(std::uint32_t wr_max, std::uint32_t sge_max) {
+TestSrq TestClient::create_srq(std::uint32_t wr_max, std::uint32_t sge_max, std::uint32_t xrcd,
+                               std::uint32_t xrc_cq) {
     TestSrq srq;
-    if (call(abi::Op::kCreateSrq, abi::CreateSrqRequest{pd, wr_max, sge_max, 0}) != 0) return srq;
+    const abi::CreateSrqRequest request{pd, wr_max, sge_max, 0, xrcd, xrc_cq};
+    if (call(abi::Op::kCreateSrq, request) != 0) return srq;
     srq.info = reply_as<abi::CreateSrqReply>();
     lay_over(srq, setting_.host.map(srq.info.region), srq.info.capacity, srq.info.stride);
     return srq;
@@ -116,7 +118,8 @@ TestQp TestClient::create_qp(const TestCq& cq, const QpOptions& options) {
         .send_sge_max = options.send_sge_max,
         .recv_sge_max = options.recv_sge_max,
         .inline_max = options.inline_max,
-        .signal_all = options.signal_all};
+        .signal_all = options.signal_all,
+        .xrcd = abi::kNoXrcd};
     if (call(abi::Op::kCreateQp, request) != 0) return qp;
     qp.info = reply_as<abi::CreateQpReply>();
     qp.type = options.type;
@@ -139,7 +142,8 @@ Gid TestClient::gid(std::uint32_t index) const {
 int TestClient::connect(const TestQp& qp, const TestClient& peer, const TestQp& peer_qp,
                         std::uint8_t timeout) {
     using namespace transport;
-    const bool rc = qp.type == kIbvQptRc;
+    const bool answers = qp.type == kIbvQptRc || qp.type == kIbvQptXrcRecv;
+    const bool asks = qp.type == kIbvQptRc || qp.type == kIbvQptXrcSend;
     abi::QpAttributes a{};
     a.state = 1;
     a.port = 1;
@@ -161,7 +165,7 @@ int TestClient::connect(const TestQp& qp, const TestClient& peer, const TestQp& 
     a.ah.hop_limit = 64;
     a.ah.port = 1;
     mask = kQpState | kQpAv | kQpPathMtu | kQpDestQpn | kQpRqPsn;
-    if (rc) mask |= kQpMaxDestRdAtomic | kQpMinRnrTimer;
+    if (answers) mask |= kQpMaxDestRdAtomic | kQpMinRnrTimer;
     if (int status = call(abi::Op::kModifyQp, abi::ModifyQpRequest{qp.info.qpn, mask, a})) {
         return status;
     }
@@ -172,7 +176,8 @@ int TestClient::connect(const TestQp& qp, const TestClient& peer, const TestQp& 
     a.rnr_retry = 7;
     a.reads_outstanding = 4;
     mask = kQpState | kQpSqPsn;
-    if (rc) mask |= kQpTimeout | kQpRetryCnt | kQpRnrRetry | kQpMaxQpRdAtomic;
+    if (asks || answers) mask |= kQpTimeout;
+    if (asks) mask |= kQpRetryCnt | kQpRnrRetry | kQpMaxQpRdAtomic;
     return call(abi::Op::kModifyQp, abi::ModifyQpRequest{qp.info.qpn, mask, a});
 }
 

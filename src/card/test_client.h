@@ -108,7 +108,8 @@ public:
     std::uint32_t create_channel();
     TestCq create_cq(std::uint32_t entries, std::uint32_t channel = abi::kNoChannel);
     bool resize_cq(TestCq& cq, std::uint32_t entries);
-    TestSrq create_srq(std::uint32_t wr_max, std::uint32_t sge_max = 2);
+    TestSrq create_srq(std::uint32_t wr_max, std::uint32_t sge_max = 2,
+                       std::uint32_t xrcd = abi::kNoXrcd, std::uint32_t xrc_cq = 0);
     TestQp create_qp(const TestCq& cq, const QpOptions& options = {});
     // INIT, RTR, RTS towards a QP of `peer`; returns the first errno value that is not 0.
     int connect(const TestQp& qp, const TestClient& peer, const TestQp& peer_qp,

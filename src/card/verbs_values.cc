@@ -17,8 +17,11 @@ static_assert(static_cast<std::uint32_t>(QpState::kErr) == kIbvQpsErr);
 constexpr std::uint32_t kQpAccess = transport::kAccessLocalWrite | transport::kAccessRemoteWrite |
                                     transport::kAccessRemoteRead | transport::kAccessRemoteAtomic |
                                     transport::kAccessMwBind;
-constexpr std::uint32_t kMrAccess =
-    kQpAccess | transport::kAccessZeroBased | transport::kAccessOnDemand | kIbvAccessHugetlb;
+// Rights of a region that mean nothing for a QP. Programs pass the flags of their regions on, and
+// adapters ignore them.
+constexpr std::uint32_t kRegionOnly =
+    transport::kAccessZeroBased | transport::kAccessOnDemand | kIbvAccessHugetlb;
+constexpr std::uint32_t kMrAccess = kQpAccess | kRegionOnly;
 }  // namespace
 
 std::optional<QpType> qp_type_from_verbs(std::uint32_t type) {
@@ -130,7 +133,7 @@ std::optional<transport::QpAttributes> attributes_from_abi(const abi::QpAttribut
         out.path_mtu = *bytes;
     }
     if (given(transport::kQpAccessFlags) &&
-        (in.access & ~(kQpAccess | kIbvAccessOptionalRange)) != 0) {
+        (in.access & ~(kQpAccess | kRegionOnly | kIbvAccessOptionalRange)) != 0) {
         return std::nullopt;
     }
     out.sqd_async_notify = in.sqd_async_notify != 0;
@@ -166,6 +169,7 @@ abi::QpAttributes attributes_to_abi(const transport::QpAttributes& in) {
     out.ah = av_to_abi(in.av);
     out.pkey_index = in.pkey_index;
     out.sqd_async_notify = in.sqd_async_notify;
+    out.sq_draining = in.sq_draining;
     out.reads_outstanding = in.reads_outstanding;
     out.responder_resources = in.responder_resources;
     out.min_rnr_timer = in.min_rnr_timer;

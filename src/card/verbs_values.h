@@ -23,6 +23,10 @@ inline constexpr std::uint32_t kIbvAccessHugetlb = 128;
 // Bits 20 to 29 may be ignored by a device that does not know them.
 inline constexpr std::uint32_t kIbvAccessOptionalRange = 0x3ff0'0000;
 
+// enum ibv_rereg_mr_flags, enum ibv_mw_type
+inline constexpr std::uint32_t kIbvReregTranslation = 1, kIbvReregPd = 2, kIbvReregAccess = 4;
+inline constexpr std::uint32_t kIbvMwType1 = 1, kIbvMwType2 = 2;
+
 // enum ibv_event_type
 inline constexpr std::uint32_t kIbvEventCqErr = 0, kIbvEventQpFatal = 1, kIbvEventQpReqErr = 2,
                                kIbvEventQpAccessErr = 3, kIbvEventCommEst = 4,

@@ -110,6 +110,22 @@ TEST(VerbsValues, qp_states_have_the_numbers_of_verbs_h) {
     }
 }
 
+TEST(VerbsValues, a_queue_that_drains_says_so) {
+    transport::QpAttributes attributes;
+    EXPECT_EQ(attributes_to_abi(attributes).sq_draining, 0);
+    attributes.sq_draining = true;
+    EXPECT_EQ(attributes_to_abi(attributes).sq_draining, 1);
+}
+
+TEST(VerbsValues, rights_that_only_regions_have_are_ignored_for_qps) {
+    abi::QpAttributes attributes{};
+    attributes.access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND |
+                        IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB;
+    const auto taken = attributes_from_abi(attributes, transport::kQpAccessFlags);
+    ASSERT_TRUE(taken);
+    EXPECT_EQ(taken->access, transport::kAccessRemoteWrite | transport::kAccessLocalWrite);
+}
+
 TEST(VerbsValues, attributes_outside_their_enum_are_refused_only_when_given) {
     abi::QpAttributes attributes{};
     attributes.state = 7;

@@ -64,6 +64,7 @@ DeviceFacts facts_of(const abi::DeviceInfo& info, const Json& function, const Js
     facts.owns_pci = function.value("kind", "") != "sf";
     facts.guid = info.node_guid;
     facts.gids = gids_of(function);
+    facts.rate_bps = function.value("rate_bps", std::uint64_t{0});
     facts.cpu_count = static_cast<std::uint32_t>(std::max(1L, sysconf(_SC_NPROCESSORS_CONF)));
     facts.netdev = netdev_for(facts.gids);
     for (const auto& [key, value] : counters.items()) {

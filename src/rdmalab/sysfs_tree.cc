@@ -4,7 +4,9 @@
 
 #include <set>
 
+#include "base/identity.h"
 #include "base/limits.h"
+#include "base/link_speed.h"
 
 namespace rdmalab::launcher {
 
@@ -49,8 +51,12 @@ std::string pci_path(const DeviceFacts& device) {
 
 void add_pci_function(TreeBuilder& tree, const DeviceFacts& device) {
     std::string path = pci_path(device);
-    tree.file(path + "/vendor", "0x0000");
-    tree.file(path + "/device", "0x0000");
+    tree.file(path + "/vendor", fmt::format("0x{:06x}", identity::kVendorId));
+    tree.file(path + "/device", fmt::format("0x{:04x}", identity::kVendorPartId));
+    tree.file(path + "/subsystem_vendor", fmt::format("0x{:06x}", identity::kVendorId));
+    tree.file(path + "/subsystem_device", fmt::format("0x{:04x}", identity::kVendorPartId));
+    tree.file(path + "/max_link_speed", "16.0 GT/s PCIe");
+    tree.file(path + "/max_link_width", "16");
     tree.file(path + "/class", "0x020000");
     tree.file(path + "/numa_node", "-1");
     tree.file(path + "/local_cpus", print_cpu_mask(device.cpu_count));
@@ -105,7 +111,7 @@ void add_port(TreeBuilder& tree, const DeviceFacts& device) {
     const std::pair<const char*, const char*> kFiles[] = {
         {"state", "4: ACTIVE"},
         {"phys_state", "5: LinkUp"},
-        {"rate", "100 Gb/sec (4X EDR)"},
+        {"rate", link_speed_for(device.rate_bps).text},
         {"link_layer", "Ethernet"},
         {"lid", "0x0"},
         {"lid_mask_count", "0"},

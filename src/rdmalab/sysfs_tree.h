@@ -18,6 +18,7 @@ struct DeviceFacts {
     bool owns_pci = true;  // PF or VF
     std::uint64_t guid = 0;
     std::vector<Gid> gids;
+    std::uint64_t rate_bps = 0;  // of the port's cable; 0: not limited
     std::uint32_t cpu_count = 1;
     std::string netdev;  // the network interface that stands for the device
     std::map<std::string, std::uint64_t> counters;

@@ -42,6 +42,10 @@ Result<PdId> Engine::create_pd(OwnerId owner) {
     return *id;
 }
 
+bool Engine::has_pd(OwnerId owner, PdId pd) const {
+    return impl_->core.pds.find(owner, pd) != nullptr;
+}
+
 int Engine::destroy_pd(OwnerId owner, PdId pd) { return destroy(impl_->core.pds, owner, pd); }
 
 Result<MrKeys> Engine::register_mr(const MrInit& init) {
@@ -54,7 +58,41 @@ Result<MrKeys> Engine::register_mr(const MrInit& init) {
 
 int Engine::deregister_mr(OwnerId owner, Lkey lkey) {
     PdId pd;
-    if (!impl_->core.regions.erase(owner, lkey, pd)) return EINVAL;
+    if (const int error = impl_->core.regions.erase(owner, lkey, pd)) return error;
+    --impl_->core.pds.find(pd)->uses;
+    return 0;
+}
+
+int Engine::reregister_mr(OwnerId owner, Lkey lkey, const MrChange& change) {
+    Core& core = impl_->core;
+    const std::optional<MrFacts> before = core.regions.facts(owner, lkey);
+    if (!before) return EINVAL;
+    if (change.pd && core.pds.find(owner, *change.pd) == nullptr) return EINVAL;
+    if (const int error = core.regions.change(owner, lkey, change)) return error;
+    if (change.pd) {
+        --core.pds.find(before->pd)->uses;
+        ++core.pds.find(*change.pd)->uses;
+    }
+    return 0;
+}
+
+Result<MrFacts> Engine::mr_facts(OwnerId owner, Lkey lkey) const {
+    const std::optional<MrFacts> facts = impl_->core.regions.facts(owner, lkey);
+    if (!facts) return failure(EINVAL);
+    return *facts;
+}
+
+Result<Rkey> Engine::create_window(OwnerId owner, PdId pd_id, WindowType type) {
+    Pd* const pd = impl_->core.pds.find(owner, pd_id);
+    if (pd == nullptr) return failure(EINVAL);
+    auto rkey = impl_->core.regions.insert_window(owner, pd_id, type);
+    if (rkey) ++pd->uses;
+    return rkey;
+}
+
+int Engine::destroy_window(OwnerId owner, std::uint32_t index) {
+    PdId pd;
+    if (!impl_->core.regions.erase_window(owner, index, pd)) return EINVAL;
     --impl_->core.pds.find(pd)->uses;
     return 0;
 }
@@ -68,15 +106,60 @@ Result<CqId> Engine::create_cq(OwnerId owner, std::uint32_t capacity) {
 
 int Engine::destroy_cq(OwnerId owner, CqId cq) { return destroy(impl_->core.cqs, owner, cq); }
 
-Result<SrqId> Engine::create_srq(OwnerId owner, SpaceId, PdId pd_id, std::uint32_t wr_max,
-                                 std::uint32_t sge_max) {
+// --- XRC domains and SRQs
+
+Result<XrcdId> Engine::create_xrcd(OwnerId owner) {
+    const auto id = impl_->core.xrcds.insert({OwnerId{}, {{owner, 1, 0}}});
+    if (!id) return failure(ENOMEM);
+    return *id;
+}
+
+int Engine::open_xrcd(OwnerId owner, XrcdId id) {
+    Xrcd* const xrcd = impl_->core.xrcds.find(id);
+    if (xrcd == nullptr) return EINVAL;
+    if (Xrcd::Member* const member = xrcd->find(owner))
+        ++member->opens;
+    else
+        xrcd->members.push_back({owner, 1, 0});
+    return 0;
+}
+
+int Engine::close_xrcd(OwnerId owner, XrcdId id) {
+    Xrcd* const xrcd = impl_->core.xrcds.find(id);
+    Xrcd::Member* const member = xrcd == nullptr ? nullptr : xrcd->find(owner);
+    if (member == nullptr) return EINVAL;
+    if (member->opens == 1 && member->uses > 0) return EBUSY;
+    if (--member->opens == 0) impl_->leave_xrcd(owner, id);
+    return 0;
+}
+
+bool Engine::has_xrcd(XrcdId id) const { return impl_->core.xrcds.find(id) != nullptr; }
+
+void Engine::Impl::leave_xrcd(OwnerId owner, XrcdId id) {
+    Xrcd& xrcd = *core.xrcds.find(id);
+    std::erase_if(xrcd.members,
+                  [owner](const Xrcd::Member& member) { return member.owner == owner; });
+    if (xrcd.members.empty()) core.xrcds.erase(id);
+}
+
+Xrcd::Member* Engine::Impl::find_member(OwnerId owner, XrcdId id) {
+    Xrcd* const xrcd = core.xrcds.find(id);
+    return xrcd == nullptr ? nullptr : xrcd->find(owner);
+}
+
+Result<SrqId> Engine::create_srq(const SrqInit& init) {
     Core& core = impl_->core;
-    Pd* const pd = core.pds.find(owner, pd_id);
-    if (pd == nullptr || wr_max > limits::kWqeMax || sge_max > limits::kSgeMax)
+    Pd* const pd = core.pds.find(init.owner, init.pd);
+    if (pd == nullptr || init.wr_max > limits::kWqeMax || init.sge_max > limits::kSgeMax)
         return failure(EINVAL);
-    const auto id = core.srqs.insert({owner, pd_id});
+    Cq* const cq = init.xrcd ? core.cqs.find(init.owner, init.cq) : nullptr;
+    Xrcd::Member* const member = init.xrcd ? impl_->find_member(init.owner, *init.xrcd) : nullptr;
+    if (init.xrcd && (cq == nullptr || member == nullptr)) return failure(EINVAL);
+    const auto id = core.srqs.insert({init.owner, init.pd, init.xrcd, init.cq});
     if (!id) return failure(ENOMEM);
     ++pd->uses;
+    if (cq != nullptr) ++cq->uses;
+    if (member != nullptr) ++member->uses;
     return *id;
 }
 
@@ -93,14 +176,29 @@ Result<std::uint32_t> Engine::srq_limit(OwnerId owner, SrqId srq) const {
     return found->limit;
 }
 
-int Engine::destroy_srq(OwnerId owner, SrqId srq) {
+int Engine::destroy_srq(OwnerId owner, SrqId id) {
     Core& core = impl_->core;
-    const Srq* const found = core.srqs.find(owner, srq);
+    const Srq* const found = core.srqs.find(owner, id);
     if (found == nullptr) return EINVAL;
-    const PdId pd = found->pd;
-    if (const int error = destroy(core.srqs, owner, srq)) return error;
-    --core.pds.find(pd)->uses;
+    const Srq srq = *found;
+    if (const int error = destroy(core.srqs, owner, id)) return error;
+    --core.pds.find(srq.pd)->uses;
+    if (!srq.xrcd) return 0;
+    --core.cqs.find(srq.cq)->uses;
+    --impl_->find_member(owner, *srq.xrcd)->uses;
+    impl_->forget_target(id);
     return 0;
+}
+
+// Target QPs of others may be in the middle of a message for the SRQ that goes: the rest of it
+// finds none, and what was taken from it has gone too.
+void Engine::Impl::forget_target(SrqId srq) {
+    for (std::uint32_t slot = 0; slot < core.qps.slot_count(); ++slot) {
+        Qp* const qp = core.qps.at(slot);
+        if (qp == nullptr || !qp->is_xrc_target() || qp->recv_target.srq != srq) continue;
+        qp->recv_target = {};
+        qp->responder.has_recv = false;
+    }
 }
 
 Result<AhId> Engine::create_ah(OwnerId owner, PdId pd_id, const AddressVector& av) {
@@ -124,14 +222,18 @@ int Engine::destroy_ah(OwnerId owner, AhId ah) {
     return 0;
 }
 
-int Engine::Impl::check_qp_init(const QpInit& init) const {
-    const bool is_known =
-        init.type == QpType::kRc || init.type == QpType::kUc || init.type == QpType::kUd;
-    if (!is_known) return EOPNOTSUPP;
-    if (core.pds.find(init.owner, init.pd) == nullptr) return EINVAL;
-    if (core.cqs.find(init.owner, init.send_cq) == nullptr) return EINVAL;
-    if (core.cqs.find(init.owner, init.recv_cq) == nullptr) return EINVAL;
-    if (init.srq && core.srqs.find(init.owner, *init.srq) == nullptr) return EINVAL;
+int Engine::Impl::check_qp_init(const QpInit& init) {
+    if (init.type == QpType::kRaw) return EOPNOTSUPP;
+    const bool is_target = init.type == QpType::kXrcRecv;
+    const bool is_xrc = is_target || init.type == QpType::kXrcSend;
+    if (is_target && (!init.xrcd || find_member(init.owner, *init.xrcd) == nullptr)) return EINVAL;
+    if (!is_target && core.pds.find(init.owner, init.pd) == nullptr) return EINVAL;
+    if (!is_target && core.cqs.find(init.owner, init.send_cq) == nullptr) return EINVAL;
+    if (!is_xrc && core.cqs.find(init.owner, init.recv_cq) == nullptr) return EINVAL;
+    if (init.srq) {
+        const Srq* const srq = core.srqs.find(init.owner, *init.srq);
+        if (srq == nullptr || srq->xrcd || is_xrc) return EINVAL;
+    }
     const QpCaps& caps = init.caps;
     const bool fits = caps.send_wr_max <= limits::kWqeMax && caps.recv_wr_max <= limits::kWqeMax &&
                       caps.send_sge_max <= limits::kSgeMax &&
@@ -146,11 +248,31 @@ Result<Qpn> Engine::create_qp(const QpInit& init) {
     if (qp == nullptr) return failure(ENOMEM);
     qp->init = init;
     impl_->reset(*qp);
-    ++core.pds.find(init.pd)->uses;
-    ++core.cqs.find(init.send_cq)->uses;
-    ++core.cqs.find(init.recv_cq)->uses;
-    if (init.srq) ++core.srqs.find(*init.srq)->uses;
+    impl_->count_uses(*qp, 1);
     return qp->qpn;
+}
+
+// What a QP refers to stays as long as the QP.
+void Engine::Impl::count_uses(const Qp& qp, std::uint32_t by) {
+    const QpInit& init = qp.init;
+    if (qp.is_xrc_target()) {
+        find_member(init.owner, *init.xrcd)->uses += by;
+        return;
+    }
+    core.pds.find(init.pd)->uses += by;
+    core.cqs.find(init.send_cq)->uses += by;
+    if (!qp.is_xrc()) core.cqs.find(init.recv_cq)->uses += by;
+    if (init.srq) core.srqs.find(*init.srq)->uses += by;
+}
+
+int Engine::pass_on_qp(OwnerId from, Qpn qpn, OwnerId to) {
+    Qp* const qp = impl_->find_qp(from, qpn);
+    if (qp == nullptr || !qp->is_xrc_target()) return EINVAL;
+    if (impl_->find_member(to, *qp->init.xrcd) == nullptr) return EINVAL;
+    impl_->count_uses(*qp, ~0u);
+    qp->init.owner = to;
+    impl_->count_uses(*qp, 1);
+    return 0;
 }
 
 Qp* Engine::Impl::find_qp(OwnerId owner, Qpn qpn) {
@@ -167,10 +289,7 @@ int Engine::destroy_qp(OwnerId owner, Qpn qpn) {
 }
 
 void Engine::Impl::remove_qp(Qp& qp) {
-    --core.pds.find(qp.init.pd)->uses;
-    --core.cqs.find(qp.init.send_cq)->uses;
-    --core.cqs.find(qp.init.recv_cq)->uses;
-    if (qp.init.srq) --core.srqs.find(*qp.init.srq)->uses;
+    count_uses(qp, ~0u);
     if (qp.multicast_groups > 0) core.multicast.detach_all(qp.qpn);
     core.deadlines.remove(qp.slot);
     core.qps.erase(qp.slot);
@@ -293,6 +412,8 @@ void Engine::Impl::reset(Qp& qp) {
     qp.mtu = qp.is_ud() ? core.config.port_mtu : 0;
     qp.requester = {};
     qp.responder = {};
+    qp.recv_target = {qp.init.recv_cq, qp.init.srq, qp.init.pd};
+    if (qp.init.srq) qp.recv_target.pd = core.srqs.find(*qp.init.srq)->pd;
     qp.notification = {};
     qp.timers.fill(Instant::never());
     qp.comm_established = false;
@@ -317,7 +438,13 @@ void Engine::release_owner(OwnerId owner) {
     }
     core.regions.erase_of(owner);
     core.ahs.erase_of(owner);
+    for (std::uint32_t i = 0; i < core.srqs.slot_count(); ++i) {
+        const Srq* const srq = core.srqs.find(owner, SrqId{i});
+        if (srq != nullptr && srq->xrcd) impl_->forget_target(SrqId{i});
+    }
     core.srqs.erase_of(owner);
+    for (std::uint32_t i = 0; i < core.xrcds.slot_count(); ++i)
+        if (impl_->find_member(owner, XrcdId{i}) != nullptr) impl_->leave_xrcd(owner, XrcdId{i});
     core.cqs.erase_of(owner);
     core.pds.erase_of(owner);
 }

@@ -30,7 +30,7 @@ constexpr std::uint32_t kRts = kQpSqPsn | kQpTimeout | kQpRetryCnt | kQpRnrRetry
 TEST_F(ControlTest, an_object_in_use_is_busy) {
     const PdId pd = *engine.create_pd(kOwner);
     const CqId cq = *engine.create_cq(kOwner, 10);
-    const SrqId srq = *engine.create_srq(kOwner, Host::kSpace, pd, 10, 1);
+    const SrqId srq = *engine.create_srq({kOwner, pd, 10, 1, {}, {}});
     QpInit init;
     init.owner = kOwner;
     init.pd = pd;

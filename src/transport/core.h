@@ -27,8 +27,25 @@ struct Cq {
 struct Srq {
     OwnerId owner;
     PdId pd;
+    std::optional<XrcdId> xrcd;
+    CqId cq;                  // XRC
     std::uint32_t limit = 0;  // 0: not armed
     std::uint32_t uses = 0;
+};
+// Shared by several owners, so it belongs to none of them.
+struct Xrcd {
+    struct Member {
+        OwnerId owner;
+        std::uint32_t opens = 0, uses = 0;  // uses: by SRQs and QPs
+    };
+    OwnerId owner;
+    std::vector<Member> members;
+
+    Member* find(OwnerId of) {
+        for (Member& member : members)
+            if (member.owner == of) return &member;
+        return nullptr;
+    }
 };
 struct Ah {
     OwnerId owner;
@@ -58,6 +75,7 @@ struct Core {
     ObjectTable<CqId, Cq> cqs{limits::kCqMax};
     ObjectTable<SrqId, Srq> srqs{limits::kSrqMax};
     ObjectTable<AhId, Ah> ahs{limits::kAhMax};
+    ObjectTable<XrcdId, Xrcd> xrcds{limits::kXrcdMax};
     QpTable qps;
     MulticastTable multicast;
     DeadlineHeap deadlines;

@@ -56,6 +56,10 @@ struct EngineCounters {
     std::uint64_t retransmitted_frames = 0, rnr_nak_sent = 0, nak_sent = 0;
 };
 
+// kNull: what is written to it is thrown away, what is read from it is zero; it has no memory and
+// no remote access (ibv_alloc_null_mr).
+enum class MrKind : std::uint8_t { kOrdinary, kNull };
+
 struct MrInit {
     OwnerId owner;
     SpaceId space;
@@ -64,10 +68,41 @@ struct MrInit {
     std::uint64_t length = 0;
     std::uint64_t iova = 0;    // the address that SGEs and RETHs use
     std::uint32_t access = 0;  // AccessFlags
+    MrKind kind = MrKind::kOrdinary;
 };
+// What ibv_rereg_mr changes; what is not given stays.
+struct MrChange {
+    struct Place {
+        SpaceId space;
+        std::uint64_t address = 0, length = 0, iova = 0;
+    };
+    std::optional<PdId> pd;
+    std::optional<Place> place;
+    std::optional<std::uint32_t> access;
+};
+// What a region is, for those who share it (ibv_import_mr).
+struct MrFacts {
+    PdId pd;
+    std::uint64_t address = 0, length = 0, iova = 0;
+    std::uint32_t access = 0;
+};
+
+// Type 1: bound by any QP of the PD, and bound again at will. Type 2 (B): bound by a QP, works for
+// that QP only, and is invalidated before it is bound again. IBTA vol. 1, 10.6.7.2.
+enum class WindowType : std::uint8_t { kType1, kType2 };
+
 struct MrKeys {
     Lkey lkey;
     Rkey rkey;
+};
+
+struct SrqInit {
+    OwnerId owner;
+    PdId pd;
+    std::uint32_t wr_max = 0, sge_max = 0;
+    // XRC: the domain, and the CQ for everything that arrives through it.
+    std::optional<XrcdId> xrcd;
+    CqId cq;
 };
 
 // Live QPs' facts for status displays and rate control.
@@ -94,13 +129,25 @@ public:
 
     // --- Control. Handles of another owner's objects give EINVAL. Objects in use give EBUSY.
     Result<PdId> create_pd(OwnerId owner);
+    bool has_pd(OwnerId owner, PdId pd) const;
     int destroy_pd(OwnerId owner, PdId pd);
     Result<MrKeys> register_mr(const MrInit& init);
-    int deregister_mr(OwnerId owner, Lkey lkey);
+    int deregister_mr(OwnerId owner, Lkey lkey);  // EBUSY: windows are bound to it
+    int reregister_mr(OwnerId owner, Lkey lkey, const MrChange& change);
+    Result<MrFacts> mr_facts(OwnerId owner, Lkey lkey) const;
+    // An unbound window. It is known by its index, which is the rkey without the tag in the lowest
+    // byte: the tag is new with each bind.
+    Result<Rkey> create_window(OwnerId owner, PdId pd, WindowType type);
+    int destroy_window(OwnerId owner, std::uint32_t index);
     Result<CqId> create_cq(OwnerId owner, std::uint32_t capacity);
     int destroy_cq(OwnerId owner, CqId cq);
-    Result<SrqId> create_srq(OwnerId owner, SpaceId space, PdId pd, std::uint32_t wr_max,
-                             std::uint32_t sge_max);
+    // XRC domains are shared: each owner opens one, as often as he likes. EBUSY: the owner closes
+    // it for the last time and has SRQs or QPs on it.
+    Result<XrcdId> create_xrcd(OwnerId owner);
+    int open_xrcd(OwnerId owner, XrcdId xrcd);
+    int close_xrcd(OwnerId owner, XrcdId xrcd);
+    bool has_xrcd(XrcdId xrcd) const;
+    Result<SrqId> create_srq(const SrqInit& init);
     int set_srq_limit(OwnerId owner, SrqId srq, std::uint32_t limit);
     Result<std::uint32_t> srq_limit(OwnerId owner, SrqId srq) const;
     int destroy_srq(OwnerId owner, SrqId srq);
@@ -110,6 +157,8 @@ public:
     // Everything that ibv_query_qp(3) reports; `state` is the real one.
     Result<QpAttributes> query_qp(OwnerId owner, Qpn qpn) const;
     int destroy_qp(OwnerId owner, Qpn qpn);
+    // An XRC target QP outlives its creator when others have opened it.
+    int pass_on_qp(OwnerId from, Qpn qpn, OwnerId to);
     Result<AhId> create_ah(OwnerId owner, PdId pd, const AddressVector& av);
     int destroy_ah(OwnerId owner, AhId ah);
     int attach_multicast(OwnerId owner, Qpn qpn, const Gid& group);

@@ -47,7 +47,11 @@ public:
         engine_.set_gid(0, own_gid_);
         pd_ = *engine_.create_pd(kOwner);
         cq_ = *engine_.create_cq(kOwner, 16);
-        srq_ = *engine_.create_srq(kOwner, kSpace, pd_, 16, 4);
+        xrcd_ = *engine_.create_xrcd(kOwner);
+        srq_ = *engine_.create_srq({kOwner, pd_, 16, 4, {}, {}});
+        xrc_srq_ = *engine_.create_srq({kOwner, pd_, 16, 4, xrcd_, cq_});
+        window1_ = *engine_.create_window(kOwner, pd_, WindowType::kType1);
+        window2_ = *engine_.create_window(kOwner, pd_, WindowType::kType2);
         for (std::uint32_t access : {15u, 7u, 3u, 0u})
             keys_.push_back(
                 *engine_.register_mr({kOwner, kSpace, pd_, kBase, kSize, kBase, access}));
@@ -131,7 +135,7 @@ private:
     SendWqe random_send() {
         SendWqe wqe;
         wqe.wr_id = ++last_id_;
-        wqe.opcode = static_cast<WrOpcode>(choices_.below(10));
+        wqe.opcode = static_cast<WrOpcode>(choices_.below(11));
         const std::uint8_t flags = choices_.byte();
         wqe.solicited = (flags & 1) != 0;
         wqe.fence = (flags & 2) != 0;
@@ -144,6 +148,13 @@ private:
         wqe.remote_address = address();
         wqe.rkey = any_keys().rkey;
         wqe.ah = AhId{choices_.below(3)};
+        wqe.remote_srq = choices_.below(4) == 0 ? srq_ : xrc_srq_;
+        if (wqe.opcode == WrOpcode::kBindMw) {
+            Rkey& window = choices_.below(2) == 0 ? window1_ : window2_;
+            window.value = (window.value & ~0xffu) | choices_.byte();
+            wqe.rkey = window;
+            wqe.bind = {any_keys().lkey, choices_.byte(), length()};
+        }
         wqe.remote_qpn = any_qp();
         wqe.remote_qkey = choices_.below(2);
         return wqe;
@@ -165,7 +176,8 @@ private:
         QpInit init;
         init.owner = kOwner;
         init.space = kSpace;
-        init.type = static_cast<QpType>(choices_.below(4));
+        init.type = static_cast<QpType>(choices_.below(5));
+        init.xrcd = xrcd_;
         init.pd = pd_;
         init.send_cq = init.recv_cq = cq_;
         if (choices_.below(3) == 0) init.srq = srq_;
@@ -226,14 +238,28 @@ private:
         (void)engine_.attach_multicast(kOwner, any_qp(), group_);
         (void)engine_.detach_multicast(kOwner, any_qp(), group_);
         (void)engine_.destroy_pd(kOwner, pd_);
+        change_memory();
         (void)engine_.query_qp(kOwner, any_qp());
         (void)engine_.list_qps();
+    }
+    void change_memory() {
+        MrChange change;
+        if (choices_.below(2) == 0) change.pd = pd_;
+        if (choices_.below(2) == 0) change.access = choices_.byte();
+        if (choices_.below(2) == 0) change.place = {kSpace, kBase, 4096, address()};
+        (void)engine_.reregister_mr(kOwner, any_keys().lkey, change);
+        (void)engine_.open_xrcd(kOwner, xrcd_);
+        (void)engine_.close_xrcd(kOwner, xrcd_);
+        if (choices_.below(16) != 1) return;
+        Rkey& window = choices_.below(2) == 0 ? window1_ : window2_;
+        (void)engine_.destroy_window(kOwner, window.value >> 8);
+        window = *engine_.create_window(kOwner, pd_, WindowType::kType2);
     }
     // A frame with valid lower headers, any opcode, and packet numbers near those in use.
     void frame() {
         static constexpr std::uint8_t kServices[] = {0x00, 0x00, 0x00, 0x20, 0x60, 0x80, 0xa0};
         const std::uint32_t opcode =
-            kServices[choices_.below(std::size(kServices))] | choices_.below(0x18);
+            kServices[choices_.below(std::size(kServices))] | choices_.below(0x1e);
         const auto* info = wire::find_opcode(static_cast<std::uint8_t>(opcode));
         if (info == nullptr) return;
         wire::Path path;
@@ -248,13 +274,20 @@ private:
         bth.ack_request = choices_.byte();
         for (std::size_t i = 0; i < info->extension_length; ++i)
             made.header[made.bth_offset + sizeof(wire::Bth) + i] = std::byte{choices_.byte()};
+        std::size_t behind = made.bth_offset + sizeof(wire::Bth);
+        if ((info->extensions & wire::kHasXrceth) != 0) {
+            if (choices_.below(4) != 0)
+                wire::header_at<wire::Xrceth>(made, behind)->srq =
+                    choices_.below(8) == 0 ? srq_.value : xrc_srq_.value;
+            behind += sizeof(wire::Xrceth);
+        }
         if ((info->extensions & wire::kHasReth) != 0 && choices_.below(4) != 0) {
-            *wire::header_at<wire::Reth>(made, made.bth_offset + sizeof(wire::Bth)) = {
-                address(), any_keys().rkey.value, length()};
+            *wire::header_at<wire::Reth>(made, behind) = {address(), any_keys().rkey.value,
+                                                          length()};
         }
         if ((info->extensions & wire::kHasAtomicEth) != 0 && choices_.below(4) != 0) {
-            *wire::header_at<wire::AtomicEth>(made, made.bth_offset + sizeof(wire::Bth)) = {
-                address(), any_keys().rkey.value, 1, 1};
+            *wire::header_at<wire::AtomicEth>(made, behind) = {address(), any_keys().rkey.value, 1,
+                                                               1};
         }
         if ((info->extensions & wire::kHasAeth) != 0) {
             static constexpr std::uint8_t kSyndromes[] = {0x1f, 0x00, 0x21, 0x60, 0x61, 0x62, 0x63};
@@ -305,7 +338,9 @@ private:
     Instant now_{1};
     PdId pd_;
     CqId cq_;
-    SrqId srq_;
+    SrqId srq_, xrc_srq_;
+    XrcdId xrcd_;
+    Rkey window1_, window2_;
     std::vector<MrKeys> keys_;
     std::vector<Qpn> qps_;
     std::vector<CopyFault> faults_;

@@ -26,7 +26,11 @@ struct Engine::Impl {
     void break_cq(Qp& qp, CqId id);
 
     // Control.
-    int check_qp_init(const QpInit& init) const;
+    int check_qp_init(const QpInit& init);
+    void count_uses(const Qp& qp, std::uint32_t by);
+    Xrcd::Member* find_member(OwnerId owner, XrcdId id);
+    void leave_xrcd(OwnerId owner, XrcdId id);
+    void forget_target(SrqId srq);
     int modify(Qp& qp, const QpAttributes& attributes, std::uint32_t mask);
     int check_attributes(const Qp& qp, const QpAttributes& attributes, std::uint32_t mask) const;
     int resolve_peer(Qp& qp, const QpAttributes& attributes, std::uint32_t mask);

@@ -43,6 +43,7 @@ public:
     const Object* find(OwnerId owner, Id id) const {
         return const_cast<ObjectTable*>(this)->find(owner, id);
     }
+    std::uint32_t slot_count() const { return static_cast<std::uint32_t>(slots_.size()); }
     std::uint32_t size() const { return static_cast<std::uint32_t>(slots_.size() - free_.size()); }
     void erase_of(OwnerId owner) {
         for (std::uint32_t i = 0; i < slots_.size(); ++i)

@@ -1,6 +1,7 @@
 #include "transport/placement.h"
 
 #include <algorithm>
+#include <array>
 
 namespace rdmalab::transport {
 namespace {
@@ -14,17 +15,26 @@ bool skip_full_sges(std::span<const Sge> sges, SgeCursor& place) {
     return place.index < sges.size();
 }
 
+// What a null region holds. A frame carries no more than this.
+PayloadSegment zeros(std::uint32_t length) {
+    static constexpr std::array<std::byte, limits::kMtuMax> kZeros{};
+    return {kCardSpace, length, reinterpret_cast<std::uint64_t>(kZeros.data())};
+}
+
 }  // namespace
 
-bool are_sges_valid(const Core& core, PdId pd, std::span<const Sge> sges, std::uint64_t length,
+SgeCheck check_sges(const Core& core, PdId pd, std::span<const Sge> sges, std::uint64_t length,
                     std::uint32_t access) {
+    SgeCheck result = SgeCheck::kValid;
     for (const Sge& sge : sges) {
         const std::uint64_t piece = std::min<std::uint64_t>(sge.length, length);
         if (piece == 0) continue;
-        if (!core.regions.local(sge.lkey, pd, sge.address, piece, access).ok) return false;
+        const Translation at = core.regions.local(sge.lkey, pd, sge.address, piece, access);
+        if (!at.ok) return SgeCheck::kRefused;
+        if (at.is_on_demand) result = SgeCheck::kOnDemand;
         length -= piece;
     }
-    return length == 0;
+    return length == 0 ? result : SgeCheck::kRefused;
 }
 
 bool gather(const Core& core, PdId pd, std::span<const Sge> sges, SgeCursor& place,
@@ -37,7 +47,8 @@ bool gather(const Core& core, PdId pd, std::span<const Sge> sges, SgeCursor& pla
         const Translation at =
             core.regions.local(sge.lkey, pd, sge.address + place.offset, piece, 0);
         if (!at.ok) return false;
-        frame.add_segment({at.space, piece, at.address});
+        frame.add_segment(at.space == kNullSpace ? zeros(piece)
+                                                 : PayloadSegment{at.space, piece, at.address});
         place.offset += piece;
         length -= piece;
     }
@@ -54,7 +65,8 @@ Placed scatter(Core& core, PdId pd, std::span<const Sge> sges, SgeCursor& place,
             const Translation at = core.regions.local(sge.lkey, pd, sge.address + place.offset,
                                                       piece, kAccessLocalWrite);
             if (!at.ok) return Placed::kProtection;
-            core.memory.copy(at.space, at.address, {rest.space, piece, rest.address}, owner);
+            if (at.space != kNullSpace)
+                core.memory.copy(at.space, at.address, {rest.space, piece, rest.address}, owner);
             place.offset += piece;
             rest.address += piece;
             rest.length -= piece;

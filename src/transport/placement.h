@@ -10,8 +10,10 @@ namespace rdmalab::transport {
 
 enum class Placed : std::uint8_t { kOk, kTooLong, kProtection };
 
-// May the first `length` bytes of the list be accessed with these rights?
-bool are_sges_valid(const Core& core, PdId pd, std::span<const Sge> sges, std::uint64_t length,
+// May the first `length` bytes of the list be accessed with these rights? kOnDemand: they may, but
+// pages of them may be missing, so nobody but the card must touch them.
+enum class SgeCheck : std::uint8_t { kRefused, kValid, kOnDemand };
+SgeCheck check_sges(const Core& core, PdId pd, std::span<const Sge> sges, std::uint64_t length,
                     std::uint32_t access);
 
 // Adds the next `length` bytes of the list to the frame. False: a region is no longer there.

@@ -57,6 +57,7 @@ struct ResponderResource {
     std::uint32_t request_packet = 0;  // where the request that is being answered starts
     std::uint64_t address = 0;
     Rkey rkey;
+    PdId pd;  // that the key was checked with
     std::uint32_t length = 0;
     std::uint32_t msn = 0;
     std::uint64_t original = 0;  // atomics: the value that was found
@@ -70,6 +71,7 @@ struct ResponderState {
     // Message that is arriving.
     Inbound inbound = Inbound::kNone;
     bool is_discarding = false;  // UC: the rest of a broken message is dropped
+    bool in_small_area = false;  // a message of one packet went to RecvWqe::small_area
     bool has_recv = false;       // `recv` was taken from the RQ or SRQ
     RecvWqe recv;
     std::uint64_t recv_capacity = 0;
@@ -105,6 +107,13 @@ struct ResponderState {
     std::uint32_t ack_msn = 0;
 };
 
+// Where messages go: fixed for a QP, but for an XRC target QP said by each message.
+struct RecvTarget {
+    CqId cq;
+    std::optional<SrqId> srq;
+    PdId pd;  // of the receive WQEs; XRC: of the remote keys too
+};
+
 struct NotificationPoint {
     Instant next_cnp;  // not before this time
     bool is_due = false;
@@ -123,6 +132,7 @@ struct Qp {
     wire::LowerTemplate cnp_lower;  // ... with the traffic class of CNPs
     RequesterState requester;
     ResponderState responder;
+    RecvTarget recv_target;
     NotificationPoint notification;
     std::array<Instant, kTimerCount> timers;
     Duration flush_interval;  // of Timer::kFlush
@@ -131,11 +141,19 @@ struct Qp {
     bool comm_established = false;
     std::uint64_t tx_bytes = 0, rx_bytes = 0;
 
-    bool is_rc() const { return init.type == QpType::kRc; }
     bool is_ud() const { return init.type == QpType::kUd; }
+    bool is_xrc() const { return is_xrc_initiator() || is_xrc_target(); }
+    bool is_xrc_initiator() const { return init.type == QpType::kXrcSend; }
+    bool is_xrc_target() const { return init.type == QpType::kXrcRecv; }
+    // RC, and XRC, whose ends follow the same protocol.
+    bool is_reliable() const { return init.type == QpType::kRc || is_xrc(); }
     wire::Service service() const {
-        return is_rc() ? wire::Service::kRc : is_ud() ? wire::Service::kUd : wire::Service::kUc;
+        if (init.type == QpType::kRc) return wire::Service::kRc;
+        if (is_xrc()) return wire::Service::kXrc;
+        return is_ud() ? wire::Service::kUd : wire::Service::kUc;
     }
+    // The PD that remote keys are checked with (IBTA vol. 1, A14: XRC, that of the SRQ).
+    PdId remote_pd() const { return is_xrc_target() ? recv_target.pd : init.pd; }
 };
 
 }  // namespace rdmalab::transport

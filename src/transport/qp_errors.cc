@@ -21,6 +21,8 @@ Completion flushed() {
     return completion;
 }
 
+bool has_recv_queue(const Qp& qp) { return !qp.init.srq && !qp.is_xrc(); }
+
 // True when there was one.
 bool flush_posted_recvs(Core& core, Qp& qp) {
     std::uint32_t count = 0;
@@ -32,7 +34,7 @@ bool flush_posted_recvs(Core& core, Qp& qp) {
 }
 
 void check_srq_limit(Core& core, Qp& qp) {
-    const SrqId id = *qp.init.srq;
+    const SrqId id = *qp.recv_target.srq;
     Srq* const srq = core.srqs.find(id);
     if (srq == nullptr || srq->limit == 0 || core.work.srq_depth(id) >= srq->limit) return;
     srq->limit = 0;
@@ -81,19 +83,24 @@ void flush_sends(Core& core, Qp& qp) {
     requester.may_have_work = false;
 }
 
-void flush_recvs(Core& core, Qp& qp) {
+void flush_taken_recv(Core& core, Qp& qp) {
     ResponderState& responder = qp.responder;
     if (responder.has_recv) core.staging.add_recv(qp, responder.recv, flushed(), Psn{}, 0);
     responder.has_recv = false;
+}
+
+void flush_recvs(Core& core, Qp& qp) {
+    ResponderState& responder = qp.responder;
+    flush_taken_recv(core, qp);
     responder.inbound = Inbound::kNone;
-    if (qp.init.srq) return;
+    if (!has_recv_queue(qp)) return;
     flush_posted_recvs(core, qp);
     qp.flush_interval = kFlushIntervalMin;
     core.set_timer(qp, Timer::kFlush, core.now + qp.flush_interval);
 }
 
 void flush_late_recvs(Core& core, Qp& qp) {
-    if (qp.state != QpState::kErr || qp.init.srq) return;
+    if (qp.state != QpState::kErr || !has_recv_queue(qp)) return;
     const bool is_in_use = flush_posted_recvs(core, qp);
     const Duration longer = std::min(qp.flush_interval * 2, kFlushIntervalMax);
     qp.flush_interval = is_in_use ? kFlushIntervalMin : longer;
@@ -103,11 +110,14 @@ void flush_late_recvs(Core& core, Qp& qp) {
 bool take_recv(Core& core, Qp& qp) {
     ResponderState& responder = qp.responder;
     if (!responder.has_recv) {
-        if (!core.work.fetch_recv(qp.qpn, responder.recv)) return false;
+        const bool is_there = qp.is_xrc_target()
+                                  ? core.work.fetch_srq(*qp.recv_target.srq, responder.recv)
+                                  : core.work.fetch_recv(qp.qpn, responder.recv);
+        if (!is_there) return false;
         responder.has_recv = true;
         responder.recv_capacity =
             total_length({responder.recv.sges.data(), responder.recv.sge_count});
-        if (qp.init.srq) check_srq_limit(core, qp);
+        if (qp.recv_target.srq) check_srq_limit(core, qp);
     }
     responder.recv_place = {};
     responder.received = 0;

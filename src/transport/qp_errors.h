@@ -13,6 +13,8 @@ void move_to_error(Core& core, Qp& qp);
 // To SQE: a UC or UD QP whose send failed here. Its receive side goes on.
 void move_to_sqe(Core& core, Qp& qp);
 
+// A receive WQE that was taken for a message that will not come.
+void flush_taken_recv(Core& core, Qp& qp);
 void flush_sends(Core& core, Qp& qp);
 void flush_recvs(Core& core, Qp& qp);
 // Timer::kFlush: flushes receives that were posted to a QP in ERR, for which no doorbell is rung.

@@ -43,6 +43,32 @@ constexpr std::array kUcRows{
     Transition{kSqd, kSqd, 0, kSqdAlsoUc},
     Transition{kSqe, kRts, 0, kQpCurState | kQpAccessFlags},
 };
+// Programs (perftest) give both ends of XRC the attributes of a whole RC QP; those of the half that
+// is not there are taken and mean nothing.
+constexpr std::uint32_t kAnswering = kQpMaxDestRdAtomic | kQpMinRnrTimer;
+constexpr std::uint32_t kAsking = kQpRetryCnt | kQpRnrRetry | kQpMaxQpRdAtomic;
+constexpr std::array kXrcSendRows{
+    Transition{kReset, kInit, kInitConnected, 0},
+    Transition{kInit, kInit, 0, kInitConnected},
+    Transition{kInit, kRtr, kRtrUc, kQpAltPath | kQpAccessFlags | kQpPkeyIndex | kAnswering},
+    Transition{kRtr, kRts, kRtsRc, kRtsAlsoUc},
+    Transition{kRts, kRts, 0, kRtsAlsoUc},
+    Transition{kRts, kSqd, 0, kQpEnSqdAsyncNotify},
+    Transition{kSqd, kRts, 0, kRtsAlsoUc},
+    Transition{kSqd, kSqd, 0,
+               kSqdAlsoUc | kQpPort | kQpTimeout | kQpRetryCnt | kQpRnrRetry | kQpMaxQpRdAtomic},
+};
+constexpr std::array kXrcRecvRows{
+    Transition{kReset, kInit, kInitConnected, 0},
+    Transition{kInit, kInit, 0, kInitConnected},
+    Transition{kInit, kRtr, kRtrRc, kQpAltPath | kQpAccessFlags | kQpPkeyIndex},
+    Transition{kRtr, kRts, kQpSqPsn | kQpTimeout, kRtsAlsoRc | kAsking},
+    Transition{kRts, kRts, 0, kRtsAlsoRc},
+    Transition{kRts, kSqd, 0, kQpEnSqdAsyncNotify},
+    Transition{kSqd, kRts, 0, kRtsAlsoRc},
+    Transition{kSqd, kSqd, 0,
+               kSqdAlsoUc | kQpPort | kQpTimeout | kQpMaxDestRdAtomic | kQpMinRnrTimer},
+};
 constexpr std::array kRcRows{
     Transition{kReset, kInit, kInitConnected, 0},
     Transition{kInit, kInit, 0, kInitConnected},
@@ -65,7 +91,9 @@ std::span<const Transition> transitions(QpType type) {
         case QpType::kUd:
             return kUdRows;
         case QpType::kXrcSend:
+            return kXrcSendRows;
         case QpType::kXrcRecv:
+            return kXrcRecvRows;
         case QpType::kRaw:
             break;
     }

@@ -130,9 +130,27 @@ TEST(QpState, reset_and_err_are_reached_from_everywhere_with_the_state_alone) {
     }
 }
 
-TEST(QpState, unknown_types_have_no_transitions) {
-    EXPECT_TRUE(transitions(QpType::kRaw).empty());
-    EXPECT_TRUE(transitions(QpType::kXrcSend).empty());
+TEST(QpState, unknown_types_have_no_transitions) { EXPECT_TRUE(transitions(QpType::kRaw).empty()); }
+
+TEST(QpState, the_ends_of_xrc_ask_for_what_their_half_of_the_protocol_needs) {
+    const std::uint32_t to_rtr = kQpState | kQpAv | kQpPathMtu | kQpDestQpn | kQpRqPsn;
+    const std::uint32_t answering = kQpMaxDestRdAtomic | kQpMinRnrTimer;
+    const std::uint32_t asking = kQpRetryCnt | kQpRnrRetry | kQpMaxQpRdAtomic;
+    const auto rtr = [&](QpType type, std::uint32_t mask) {
+        return is_transition_allowed(type, QpState::kInit, QpState::kRtr, mask);
+    };
+    const auto rts = [&](QpType type, std::uint32_t mask) {
+        return is_transition_allowed(type, QpState::kRtr, QpState::kRts,
+                                     kQpState | kQpSqPsn | kQpTimeout | mask);
+    };
+    EXPECT_TRUE(rtr(QpType::kXrcSend, to_rtr));
+    EXPECT_TRUE(rtr(QpType::kXrcSend, to_rtr | answering));  // and ignored
+    EXPECT_FALSE(rtr(QpType::kXrcRecv, to_rtr));
+    EXPECT_TRUE(rtr(QpType::kXrcRecv, to_rtr | answering));
+    EXPECT_TRUE(rts(QpType::kXrcSend, asking));
+    EXPECT_FALSE(rts(QpType::kXrcSend, 0));
+    EXPECT_TRUE(rts(QpType::kXrcRecv, 0));
+    EXPECT_TRUE(rts(QpType::kXrcRecv, asking));
 }
 
 }  // namespace

@@ -39,6 +39,8 @@ wire::PacketKind packet_kind(WrOpcode opcode) {
             return wire::PacketKind::kCompareSwap;
         case WrOpcode::kFetchAdd:
             return wire::PacketKind::kFetchAdd;
+        case WrOpcode::kAtomicWrite:
+            return wire::PacketKind::kAtomicWrite;
         default:
             return wire::PacketKind::kSend;
     }
@@ -57,14 +59,14 @@ bool is_supported(QpType type, WrOpcode opcode) {
         case WrOpcode::kWrite:
         case WrOpcode::kWriteImm:
         case WrOpcode::kLocalInvalidate:
+        case WrOpcode::kBindMw:
             return type != QpType::kUd;
         case WrOpcode::kSendInvalidate:
         case WrOpcode::kRead:
         case WrOpcode::kCompareSwap:
         case WrOpcode::kFetchAdd:
-            return type == QpType::kRc;
-        case WrOpcode::kBindMw:
-            break;
+        case WrOpcode::kAtomicWrite:
+            return type == QpType::kRc || type == QpType::kXrcSend;
     }
     return false;
 }
@@ -78,6 +80,13 @@ wire::Position position_of(std::uint32_t packet, std::uint32_t count) {
 template <class Header>
 Header* extension(wire::Frame& frame, std::size_t offset = 0) {
     return wire::header_at<Header>(frame, frame.bth_offset + sizeof(wire::Bth) + offset);
+}
+
+// An XRC request says which SRQ it is for; the other extensions follow. Returns their offset.
+std::size_t add_xrceth(const Qp& qp, const SendWqe& wqe, wire::Frame& frame) {
+    if (!qp.is_xrc_initiator()) return 0;
+    *extension<wire::Xrceth>(frame) = {0, wqe.remote_srq.value};
+    return sizeof(wire::Xrceth);
 }
 
 std::span<const Sge> sges_of(const SendWork& work) {
@@ -128,8 +137,9 @@ void Requester::prepare(Qp& qp, SendWork& work) {
     work.status = check_work(qp, work);
     requester.packet = 0;
     requester.place = {};
-    if (work.status != WcStatus::kSuccess || work.wqe.opcode == WrOpcode::kLocalInvalidate) return;
-    work.psn_count = work.is_atomic() ? 1 : packets_for(work.wqe.length, qp.mtu);
+    if (work.status != WcStatus::kSuccess || work.is_local()) return;
+    const bool is_one = work.is_atomic() || work.is_atomic_write();
+    work.psn_count = is_one ? 1 : packets_for(work.wqe.length, qp.mtu);
 }
 
 WcStatus Requester::check_work(const Qp& qp, SendWork& work) const {
@@ -139,7 +149,7 @@ WcStatus Requester::check_work(const Qp& qp, SendWork& work) const {
         return WcStatus::kLocQpOpErr;
     }
     if (!is_supported(qp.init.type, wqe.opcode)) return WcStatus::kLocQpOpErr;
-    if (wqe.opcode == WrOpcode::kLocalInvalidate) return WcStatus::kSuccess;
+    if (work.is_local()) return WcStatus::kSuccess;
     if (work.expects_response() && qp.attributes.reads_outstanding == 0)
         return WcStatus::kLocQpOpErr;
     if (const WcStatus status = check_payload(qp, work); status != WcStatus::kSuccess)
@@ -155,14 +165,15 @@ WcStatus Requester::check_payload(const Qp& qp, SendWork& work) const {
     const std::uint64_t length = is_carried ? wqe.inline_data.size() : total_length(sges_of(work));
     if (length > limits::kMessageMax) return WcStatus::kLocLenErr;
     if (qp.is_ud() && length > qp.mtu) return WcStatus::kLocLenErr;
-    if (work.is_atomic() && length != sizeof(std::uint64_t)) return WcStatus::kLocLenErr;
-    if (work.expects_response() && is_carried) return WcStatus::kLocQpOpErr;
+    const bool is_word = work.is_atomic() || work.is_atomic_write();
+    if (is_word && length != sizeof(std::uint64_t)) return WcStatus::kLocLenErr;
+    const bool is_filled = work.is_read() || work.is_atomic();  // by the response
+    if (is_filled && is_carried) return WcStatus::kLocQpOpErr;
     wqe.length = static_cast<std::uint32_t>(length);
     if (wqe.is_inline) return WcStatus::kSuccess;
-    const std::uint32_t access = work.expects_response() ? std::uint32_t{kAccessLocalWrite} : 0;
-    return are_sges_valid(core_, qp.init.pd, sges_of(work), wqe.length, access)
-               ? WcStatus::kSuccess
-               : WcStatus::kLocProtErr;
+    const std::uint32_t access = is_filled ? std::uint32_t{kAccessLocalWrite} : 0;
+    const SgeCheck check = check_sges(core_, qp.init.pd, sges_of(work), wqe.length, access);
+    return check == SgeCheck::kRefused ? WcStatus::kLocProtErr : WcStatus::kSuccess;
 }
 
 WcStatus Requester::check_addressing(const Qp& qp, const SendWork& work) const {
@@ -175,7 +186,7 @@ bool Requester::is_admitted(const Qp& qp, const SendWork& work) const {
     const bool is_begun = requester.packet > 0 || requester.next_psn != requester.sent_end;
     // A QP in SQD ends what it has begun and starts nothing new (IBTA 10.3.1.5).
     if (qp.state == QpState::kSqd && !is_begun) return false;
-    if (!qp.is_rc()) return true;
+    if (!qp.is_reliable()) return true;
     if (work.wqe.fence && requester.packet == 0 && requester.reads_in_flight > 0) return false;
     if (work.expects_response() && !work.is_counted &&
         requester.reads_in_flight >= qp.attributes.reads_outstanding)
@@ -183,9 +194,22 @@ bool Requester::is_admitted(const Qp& qp, const SendWork& work) const {
     return requester.next_psn.distance_from(requester.unacked_psn) < kWindow;
 }
 
+// Invalidations and binds. One that makes no sense is a memory management operation error, which
+// bears the name of the bind in verbs.
+//= IBA 10.8.6
+bool Requester::manage_memory(const Qp& qp, const SendWqe& wqe) {
+    if (wqe.opcode == WrOpcode::kLocalInvalidate)
+        return core_.regions.invalidate(Rkey{wqe.immediate}, qp.init.pd, qp.qpn);
+    return core_.regions.bind({.rkey = wqe.rkey,
+                               .bind = wqe.bind,
+                               .address = wqe.remote_address,
+                               .pd = qp.init.pd,
+                               .qpn = qp.qpn});
+}
+
 void Requester::execute_local(Qp& qp, SendWork& work) {
-    if (!work.is_done && !core_.regions.invalidate(Rkey{work.wqe.immediate}, qp.init.pd)) {
-        work.status = WcStatus::kLocProtErr;
+    if (!work.is_done && !manage_memory(qp, work.wqe)) {
+        work.status = WcStatus::kMwBindErr;
         return;
     }
     work.is_done = true;
@@ -241,18 +265,18 @@ bool Requester::emit_message(Qp& qp, SendWork& work, wire::Frame& out) {
     const bool invalidate = is_end && wqe.opcode == WrOpcode::kSendInvalidate;
     wire::Bth* const bth = start_request(
         qp, out, qp.lower, wire::opcode_value(qp.service(), kind, position, immediate, invalidate));
-    std::size_t offset = 0;
-    if (is_start && kind == wire::PacketKind::kWrite) {
-        *extension<wire::Reth>(out) = {wqe.remote_address, wqe.rkey.value, wqe.length};
-        offset = sizeof(wire::Reth);
+    std::size_t offset = add_xrceth(qp, wqe, out);
+    if (is_start && kind != wire::PacketKind::kSend) {
+        *extension<wire::Reth>(out, offset) = {wqe.remote_address, wqe.rkey.value, wqe.length};
+        offset += sizeof(wire::Reth);
     }
     // An immediate is an opaque 32-bit value in network order already.
     if (immediate)
         store_bytes(reinterpret_cast<std::byte*>(extension<wire::ImmDt>(out, offset)),
                     wqe.immediate);
-    if (invalidate) extension<wire::Ieth>(out)->rkey = wqe.immediate;
+    if (invalidate) extension<wire::Ieth>(out, offset)->rkey = wqe.immediate;
     if (is_end && wqe.solicited) bth->flags |= 0x80;
-    if (qp.is_rc() && (is_end || ++requester.unasked >= kAckInterval)) {
+    if (qp.is_reliable() && (is_end || ++requester.unasked >= kAckInterval)) {
         bth->ack_request = 0x80;
         requester.unasked = 0;
     }
@@ -296,15 +320,15 @@ void Requester::emit_read(Qp& qp, SendWork& work, wire::Frame& out) {
     const SendWqe& wqe = work.wqe;
     const std::uint32_t packet = qp.requester.packet;
     const std::uint32_t packets = std::min(work.psn_count - packet, kReadPacketsMax);
-    wire::Bth* const bth =
-        start_request(qp, out, qp.lower,
-                      wire::opcode_value(wire::Service::kRc, wire::PacketKind::kReadRequest,
-                                         wire::Position::kOnly));
+    wire::Bth* const bth = start_request(
+        qp, out, qp.lower,
+        wire::opcode_value(qp.service(), wire::PacketKind::kReadRequest, wire::Position::kOnly));
     bth->ack_request = 0x80;
     const std::uint64_t offset = std::uint64_t{packet} * qp.mtu;
     const auto length = static_cast<std::uint32_t>(
         std::min<std::uint64_t>(std::uint64_t{packets} * qp.mtu, wqe.length - offset));
-    *extension<wire::Reth>(out) = {wqe.remote_address + offset, wqe.rkey.value, length};
+    *extension<wire::Reth>(out, add_xrceth(qp, wqe, out)) = {wqe.remote_address + offset,
+                                                             wqe.rkey.value, length};
     advance(qp, work, packets);
 }
 
@@ -313,9 +337,9 @@ void Requester::emit_atomic(Qp& qp, SendWork& work, wire::Frame& out) {
     const bool is_swap = wqe.opcode == WrOpcode::kCompareSwap;
     wire::Bth* const bth = start_request(
         qp, out, qp.lower,
-        wire::opcode_value(wire::Service::kRc, packet_kind(wqe.opcode), wire::Position::kOnly));
+        wire::opcode_value(qp.service(), packet_kind(wqe.opcode), wire::Position::kOnly));
     bth->ack_request = 0x80;
-    auto* const atomic = extension<wire::AtomicEth>(out);
+    auto* const atomic = extension<wire::AtomicEth>(out, add_xrceth(qp, wqe, out));
     atomic->virtual_address = wqe.remote_address;
     atomic->rkey = wqe.rkey.value;
     atomic->swap_or_add = is_swap ? wqe.swap : wqe.compare;
@@ -339,7 +363,7 @@ void Requester::advance(Qp& qp, SendWork& work, std::uint32_t packets) {
         requester.packet = 0;
         requester.place = {};
     }
-    if (qp.is_rc()) {
+    if (qp.is_reliable()) {
         if (!Core::is_timer_set(qp, Timer::kRetransmit)) arm_retransmit(qp);
         return;
     }

@@ -30,6 +30,7 @@ private:
     WcStatus check_addressing(const Qp& qp, const SendWork& work) const;
     WcStatus check_payload(const Qp& qp, SendWork& work) const;
     bool is_admitted(const Qp& qp, const SendWork& work) const;
+    bool manage_memory(const Qp& qp, const SendWqe& wqe);
     void execute_local(Qp& qp, SendWork& work);
     bool emit(Qp& qp, SendWork& work, wire::Frame& out);
     bool emit_message(Qp& qp, SendWork& work, wire::Frame& out);

@@ -50,7 +50,8 @@ std::uint32_t offset_in(const SendWork& work, Psn psn) { return offset_of(psn, w
 
 void Requester::handle_response(Qp& qp, const wire::Frame& frame, const wire::OpcodeInfo& info) {
     const RequesterState& requester = qp.requester;
-    if (!qp.is_rc() || (qp.state != QpState::kRts && qp.state != QpState::kSqd)) {
+    if (!qp.is_reliable() || qp.is_xrc_target() ||
+        (qp.state != QpState::kRts && qp.state != QpState::kSqd)) {
         ++core_.counters.rx_dropped;
         return;
     }
@@ -180,7 +181,8 @@ void Requester::handle_rnr_expiry(Qp& qp) {
 void Requester::handle_read_response(Qp& qp, const wire::Frame& frame, Psn psn) {
     SendWork* const work = acknowledge_before(qp, psn + 1);
     if (work == nullptr) return;
-    const bool is_next = qp.requester.unacked_psn == psn && work->is_read() &&
+    const bool is_read = work->is_read() || work->is_atomic_write();
+    const bool is_next = qp.requester.unacked_psn == psn && is_read &&
                          psn.in_window(work->first_psn, work->psn_count);
     if (is_next)
         accept_read_response(qp, *work, frame, psn);
@@ -190,7 +192,9 @@ void Requester::handle_read_response(Qp& qp, const wire::Frame& frame, Psn psn) 
 
 void Requester::accept_read_response(Qp& qp, SendWork& work, const wire::Frame& frame, Psn psn) {
     const std::uint64_t offset = std::uint64_t{offset_in(work, psn)} * qp.mtu;
-    const std::uint64_t expected = std::min<std::uint64_t>(qp.mtu, work.wqe.length - offset);
+    // An atomic write is answered by an empty response.
+    const std::uint64_t left = work.is_read() ? work.wqe.length - offset : 0;
+    const std::uint64_t expected = std::min<std::uint64_t>(qp.mtu, left);
     //= IBA 9.7.5.1.4
     if (frame.payload_length != expected) return fail_front(qp, WcStatus::kBadRespErr);
     const std::span<const Sge> sges{work.wqe.sges.data(), work.wqe.sge_count};
@@ -303,7 +307,7 @@ void Requester::finish_front(Qp& qp, WcStatus status) {
 void Requester::fail_front(Qp& qp, WcStatus status) {
     ++core_.counters.req_cqe_error;
     finish_front(qp, status);
-    if (qp.is_rc())
+    if (qp.is_reliable())
         move_to_error(core_, qp);
     else
         move_to_sqe(core_, qp);
@@ -335,14 +339,14 @@ void Requester::handle_copy_fault(Qp& qp, Psn psn, WcStatus status) {
             is_found = true;
             staged.completion.status = status;
             staged.is_silent = false;
-        } else if (is_found && qp.is_rc()) {
+        } else if (is_found && qp.is_reliable()) {
             staged.completion.status = WcStatus::kWrFlushErr;
             staged.is_silent = false;
         }
     }
     if (is_found) {
         ++core_.counters.req_cqe_error;
-        return qp.is_rc() ? move_to_error(core_, qp) : move_to_sqe(core_, qp);
+        return qp.is_reliable() ? move_to_error(core_, qp) : move_to_sqe(core_, qp);
     }
     for (std::uint32_t i = 0; i < qp.requester.queue.size(); ++i) {
         SendWork& work = qp.requester.queue.at(i);

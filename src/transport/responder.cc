@@ -20,6 +20,16 @@ bool is_atomic(const Request& request) {
            request.info.kind == PacketKind::kFetchAdd;
 }
 
+bool is_atomic_write(const Request& request) {
+    return request.info.kind == PacketKind::kAtomicWrite;
+}
+
+// Takes a responder resource and is answered by a response of its own.
+bool is_answered(const Request& request) {
+    return request.info.kind == PacketKind::kReadRequest || is_atomic(request) ||
+           is_atomic_write(request);
+}
+
 bool is_accepting(QpState state) {
     return state == QpState::kRtr || state == QpState::kRts || state == QpState::kSqd ||
            state == QpState::kSqe;
@@ -55,7 +65,7 @@ Failure failure_of(Verdict verdict) {
 }  // namespace
 
 void Responder::handle_request(Qp& qp, const wire::Frame& frame, const wire::OpcodeInfo& info) {
-    if (!is_accepting(qp.state)) {
+    if (!is_accepting(qp.state) || qp.is_xrc_initiator()) {
         ++core_.counters.rx_dropped;
         return;
     }
@@ -67,7 +77,7 @@ void Responder::handle_request(Qp& qp, const wire::Frame& frame, const wire::Opc
         qp.comm_established = true;
         core_.staging.add_event(AsyncEventType::kCommEstablished, qp.init.owner, qp.qpn.value);
     }
-    if (qp.is_rc())
+    if (qp.is_reliable())
         handle_rc(qp, request);
     else
         handle_uc(qp, request);
@@ -82,7 +92,8 @@ void Responder::handle_rc(Qp& qp, const Request& request) {
 }
 
 Verdict Responder::check_content(Qp& qp, const Request& request) {
-    Verdict verdict = check_enabled(qp, request);
+    Verdict verdict = qp.is_xrc_target() ? check_target(qp, request) : Verdict::kPass;
+    if (verdict == Verdict::kPass) verdict = check_enabled(qp, request);
     if (verdict == Verdict::kPass) verdict = check_length(qp, request);
     if (verdict == Verdict::kPass) verdict = check_resources(qp, request);
     if (verdict == Verdict::kPass) verdict = check_rkey(qp, request);
@@ -106,10 +117,28 @@ Verdict Responder::check_sequence(const Qp& qp, const Request& request) const {
     return inbound == needed ? Verdict::kPass : Verdict::kInvalidRequest;
 }
 
+// The SRQ of an XRC request, in whose PD it is carried out, belongs to the domain of the QP. The
+// packets of one message name one SRQ.
+//= IBA A14: XRC SRQ validation
+Verdict Responder::check_target(Qp& qp, const Request& request) {
+    const SrqId id{request.xrceth().srq};
+    const Srq* const srq = core_.srqs.find(id);
+    if (srq == nullptr || !srq->xrcd || srq->xrcd != qp.init.xrcd) return Verdict::kInvalidRequest;
+    const bool is_other = qp.recv_target.srq != id;
+    if (!request.is_start() && is_other) return Verdict::kInvalidRequest;
+    if (is_other) {
+        // A WQE that was taken from another SRQ for a message that was refused.
+        if (qp.responder.has_recv) flush_taken_recv(core_, qp);
+        qp.recv_target = {srq->cq, id, srq->pd};
+    }
+    return Verdict::kPass;
+}
+
 //= IBA 9.7.4.1.5
 Verdict Responder::check_enabled(const Qp& qp, const Request& request) const {
     std::uint32_t needed = 0;
-    if (request.info.kind == PacketKind::kWrite) needed = kAccessRemoteWrite;
+    if (request.info.kind == PacketKind::kWrite || is_atomic_write(request))
+        needed = kAccessRemoteWrite;
     if (request.info.kind == PacketKind::kReadRequest) needed = kAccessRemoteRead;
     if (is_atomic(request)) needed = kAccessRemoteAtomic;
     return (qp.attributes.access & needed) == needed ? Verdict::kPass : Verdict::kInvalidRequest;
@@ -123,6 +152,11 @@ Verdict Responder::check_length(const Qp& qp, const Request& request) const {
         return length <= limits::kMessageMax ? Verdict::kPass : Verdict::kInvalidRequest;
     }
     if (is_atomic(request)) return Verdict::kPass;
+    if (is_atomic_write(request)) {
+        const bool is_word = payload == sizeof(std::uint64_t) &&
+                             request.extension<wire::Reth>().length == sizeof(std::uint64_t);
+        return is_word ? Verdict::kPass : Verdict::kInvalidRequest;
+    }
     if (payload > qp.mtu) return Verdict::kInvalidRequest;
     if (!request.is_end() && payload != qp.mtu) return Verdict::kInvalidRequest;
     if (!request.is_start() && payload == 0) return Verdict::kInvalidRequest;
@@ -138,7 +172,7 @@ Verdict Responder::check_length(const Qp& qp, const Request& request) const {
 //= IBA 9.7.4.1.4
 Verdict Responder::check_resources(Qp& qp, const Request& request) {
     const ResponderState& responder = qp.responder;
-    if (request.info.kind == PacketKind::kReadRequest || is_atomic(request)) {
+    if (is_answered(request)) {
         const std::uint32_t unanswered = responder.stored_end - responder.answered_end;
         return unanswered < qp.attributes.responder_resources ? Verdict::kPass
                                                               : Verdict::kInvalidRequest;
@@ -149,13 +183,13 @@ Verdict Responder::check_resources(Qp& qp, const Request& request) {
 
 //= IBA 9.7.4.1.3
 Verdict Responder::check_rkey(const Qp& qp, const Request& request) const {
-    const PdId pd = qp.init.pd;
+    const PdId pd = qp.remote_pd();
     if (is_atomic(request)) {
         const auto& atomic = request.extension<wire::AtomicEth>();
         //= IBA 9.4.5: an atomic's address is a multiple of its size
         if (atomic.virtual_address % sizeof(std::uint64_t) != 0) return Verdict::kInvalidRequest;
         const bool ok = core_.regions
-                            .remote(Rkey{atomic.rkey}, pd, atomic.virtual_address,
+                            .remote(Rkey{atomic.rkey}, pd, qp.qpn, atomic.virtual_address,
                                     sizeof(std::uint64_t), kAccessRemoteAtomic)
                             .ok;
         return ok ? Verdict::kPass : Verdict::kRemoteAccess;
@@ -163,10 +197,14 @@ Verdict Responder::check_rkey(const Qp& qp, const Request& request) const {
     if (!request.has(wire::kHasReth)) return Verdict::kPass;
     const auto& reth = request.extension<wire::Reth>();
     if (reth.length == 0) return Verdict::kPass;
+    //= IBA 9.4.8: as for the other atomics
+    if (is_atomic_write(request) && reth.virtual_address % sizeof(std::uint64_t) != 0)
+        return Verdict::kInvalidRequest;
     const std::uint32_t access =
-        request.info.kind == PacketKind::kWrite ? kAccessRemoteWrite : kAccessRemoteRead;
+        request.info.kind == PacketKind::kReadRequest ? kAccessRemoteRead : kAccessRemoteWrite;
     const bool ok =
-        core_.regions.remote(Rkey{reth.rkey}, pd, reth.virtual_address, reth.length, access).ok;
+        core_.regions.remote(Rkey{reth.rkey}, pd, qp.qpn, reth.virtual_address, reth.length, access)
+            .ok;
     return ok ? Verdict::kPass : Verdict::kRemoteAccess;
 }
 
@@ -232,8 +270,7 @@ void Responder::fail(Qp& qp, const Request& request, Verdict verdict) {
 void Responder::handle_duplicate(Qp& qp, const Request& request) {
     ++core_.counters.duplicate_request;
     ResponderState& responder = qp.responder;
-    const bool is_read = request.info.kind == PacketKind::kReadRequest;
-    if (!is_read && !is_atomic(request)) return stage_ack(qp);
+    if (!is_answered(request)) return stage_ack(qp);
     const auto size = static_cast<std::uint32_t>(responder.resources.size());
     for (std::uint32_t back = 1; back <= size && back <= responder.stored_end; ++back) {
         const std::uint32_t index = responder.stored_end - back;

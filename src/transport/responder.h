@@ -31,9 +31,14 @@ struct Request {
         return info.position == wire::Position::kOnly || info.position == wire::Position::kLast;
     }
     bool has(wire::ExtensionBits bit) const { return (info.extensions & bit) != 0; }
+    // The extension that stands `offset` bytes behind the first, not counting an XRCETH.
     template <class Header>
     const Header& extension(std::size_t offset = 0) const {
+        if (has(wire::kHasXrceth)) offset += sizeof(wire::Xrceth);
         return *wire::header_at<Header>(frame, frame.bth_offset + sizeof(wire::Bth) + offset);
+    }
+    const wire::Xrceth& xrceth() const {
+        return *wire::header_at<wire::Xrceth>(frame, frame.bth_offset + sizeof(wire::Bth));
     }
     bool takes_recv() const {
         return info.kind == wire::PacketKind::kSend ? is_start() : has(wire::kHasImmDt);
@@ -68,6 +73,7 @@ private:
     void handle_ud(Qp& qp, const Request& request);
     Verdict check_psn(const Qp& qp, const Request& request) const;
     Verdict check_sequence(const Qp& qp, const Request& request) const;
+    Verdict check_target(Qp& qp, const Request& request);
     Verdict check_enabled(const Qp& qp, const Request& request) const;
     Verdict check_length(const Qp& qp, const Request& request) const;
     Verdict check_resources(Qp& qp, const Request& request);
@@ -82,11 +88,11 @@ private:
     Verdict execute_send(Qp& qp, const Request& request);
     Verdict execute_write(Qp& qp, const Request& request);
     Verdict execute_read(Qp& qp, const Request& request);
+    Verdict execute_atomic_write(Qp& qp, const Request& request);
     Verdict execute_atomic(Qp& qp, const Request& request);
     Verdict place_send(Qp& qp, const Request& request, std::span<const PayloadSegment> prefix);
     void complete_recv(Qp& qp, const Request& request, Completion fields);
     std::span<const PayloadSegment> make_grh(const wire::Frame& frame, PayloadSegment& segment);
-    PdId recv_pd(const Qp& qp) const;
 
     // Answers (responder_answer.cc).
     ResponderResource& store_resource(Qp& qp, const Request& request);

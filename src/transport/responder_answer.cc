@@ -122,7 +122,7 @@ bool Responder::poll_frame(Qp& qp, wire::Frame& out) {
 
 wire::Bth* Responder::start_answer(Qp& qp, PacketKind kind, Position position, Psn psn,
                                    wire::Frame& out) {
-    const std::uint8_t opcode = wire::opcode_value(wire::Service::kRc, kind, position);
+    const std::uint8_t opcode = wire::opcode_value(qp.service(), kind, position);
     wire::start_roce(out, qp.lower, *wire::find_opcode(opcode));
     auto* const bth = wire::header_at<wire::Bth>(out, out.bth_offset);
     bth->destination_qp = qp.attributes.destination_qpn.value;
@@ -144,7 +144,9 @@ bool Responder::emit_response(Qp& qp, wire::Frame& out) {
     const ResponderResource& resource =
         responder.resources[responder.emit_index % responder.resources.size()];
     const Psn psn = resource.first_psn + responder.emit_packet;
-    if (resource.kind != PacketKind::kReadRequest) {
+    const bool is_atomic =
+        resource.kind == PacketKind::kCompareSwap || resource.kind == PacketKind::kFetchAdd;
+    if (is_atomic) {
         emit_atomic_response(qp, resource, out);
     } else if (!emit_read_response(qp, resource, out)) {
         handle_response_fault(qp, psn);
@@ -173,8 +175,8 @@ bool Responder::emit_read_response(Qp& qp, const ResponderResource& resource, wi
         static_cast<std::uint32_t>(std::min<std::uint64_t>(qp.mtu, resource.length - offset));
     Translation at;
     if (length > 0) {
-        at = core_.regions.remote(resource.rkey, qp.init.pd, resource.address + offset, length,
-                                  kAccessRemoteRead);
+        at = core_.regions.remote(resource.rkey, resource.pd, qp.qpn, resource.address + offset,
+                                  length, kAccessRemoteRead);
         if (!at.ok) return false;
     }
     start_answer(qp, PacketKind::kReadResponse, position, resource.first_psn + packet, out);

@@ -24,12 +24,6 @@ std::uint32_t immediate_of(const Request& request) {
 
 }  // namespace
 
-PdId Responder::recv_pd(const Qp& qp) const {
-    if (!qp.init.srq) return qp.init.pd;
-    const Srq* const srq = core_.srqs.find(*qp.init.srq);
-    return srq != nullptr ? srq->pd : qp.init.pd;
-}
-
 Verdict Responder::execute(Qp& qp, const Request& request) {
     switch (request.info.kind) {
         case PacketKind::kSend:
@@ -41,6 +35,8 @@ Verdict Responder::execute(Qp& qp, const Request& request) {
         case PacketKind::kCompareSwap:
         case PacketKind::kFetchAdd:
             return execute_atomic(qp, request);
+        case PacketKind::kAtomicWrite:
+            return execute_atomic_write(qp, request);
         default:
             return Verdict::kInvalidRequest;
     }
@@ -59,7 +55,7 @@ Verdict Responder::execute_send(Qp& qp, const Request& request) {
     if (request.has(wire::kHasIeth)) {
         const Rkey rkey{request.extension<wire::Ieth>().rkey};
         //= IBA 9.4.1.1.3
-        if (!core_.regions.invalidate(rkey, qp.init.pd)) return Verdict::kRemoteAccess;
+        if (!core_.regions.invalidate(rkey, qp.remote_pd(), qp.qpn)) return Verdict::kRemoteAccess;
         fields.invalidated = true;
         fields.immediate = rkey.value;
     }
@@ -79,10 +75,14 @@ Verdict Responder::place_send(Qp& qp, const Request& request,
     if (responder.received > responder.recv_capacity) return Verdict::kTooLong;
     const std::span<const Sge> sges{recv.sges.data(), recv.sge_count};
     const CopyOwner owner = core_.copy_owner(qp, true, request.psn, request.frame.origin);
-    const PdId pd = recv_pd(qp);
+    const PdId pd = qp.recv_target.pd;
+    responder.in_small_area = false;
     if (request.info.position == wire::Position::kOnly && length <= recv.small_area.size()) {
-        if (!are_sges_valid(core_, pd, sges, length, kAccessLocalWrite))
-            return Verdict::kRecvProtection;
+        const SgeCheck check = check_sges(core_, pd, sges, length, kAccessLocalWrite);
+        if (check == SgeCheck::kRefused) return Verdict::kRecvProtection;
+        responder.in_small_area = check == SgeCheck::kValid;
+    }
+    if (responder.in_small_area) {
         const auto area = reinterpret_cast<std::uint64_t>(recv.small_area.data());
         copy_to(core_, kCardSpace, area, prefix, owner);
         const std::uint64_t behind = length - request.frame.payload_length;
@@ -100,10 +100,7 @@ void Responder::complete_recv(Qp& qp, const Request& request, Completion fields)
     const std::uint32_t packets =
         ((request.psn.value() - responder.message_psn.value()) & Psn::kMask) + 1;
     fields.solicited = request.bth.solicited();
-    fields.in_small_area = request.info.kind == PacketKind::kSend &&
-                           request.info.position == wire::Position::kOnly &&
-                           !responder.recv.small_area.empty() &&
-                           fields.byte_length <= responder.recv.small_area.size();
+    fields.in_small_area = request.info.kind == PacketKind::kSend && responder.in_small_area;
     if (request.has(wire::kHasImmDt)) {
         fields.has_immediate = true;
         fields.immediate = immediate_of(request);
@@ -125,7 +122,7 @@ Verdict Responder::execute_write(Qp& qp, const Request& request) {
     }
     const std::uint32_t payload = request.frame.payload_length;
     if (payload > 0) {
-        const Translation at = core_.regions.remote(responder.write_rkey, qp.init.pd,
+        const Translation at = core_.regions.remote(responder.write_rkey, qp.remote_pd(), qp.qpn,
                                                     responder.write_address + responder.written,
                                                     payload, kAccessRemoteWrite);
         if (!at.ok) return Verdict::kRemoteAccess;
@@ -149,6 +146,7 @@ Verdict Responder::execute_read(Qp& qp, const Request& request) {
     ResponderResource& resource = store_resource(qp, request);
     resource.address = reth.virtual_address;
     resource.rkey = Rkey{reth.rkey};
+    resource.pd = qp.remote_pd();
     resource.length = reth.length;
     resource.psn_count = packets_for(resource.length, qp.mtu);
     // The response takes up PSNs (IBTA 9.7.1); `conclude` counts the last of them.
@@ -161,7 +159,7 @@ Verdict Responder::execute_atomic(Qp& qp, const Request& request) {
     ++core_.counters.rx_atomic_requests;
     const auto& atomic = request.extension<wire::AtomicEth>();
     const Translation at =
-        core_.regions.remote(Rkey{atomic.rkey}, qp.init.pd, atomic.virtual_address,
+        core_.regions.remote(Rkey{atomic.rkey}, qp.remote_pd(), qp.qpn, atomic.virtual_address,
                              sizeof(std::uint64_t), kAccessRemoteAtomic);
     std::array<std::byte, sizeof(std::uint64_t)> bytes;
     if (!at.ok || !core_.memory.read(at.space, at.address, bytes)) return Verdict::kRemoteAccess;
@@ -175,6 +173,21 @@ Verdict Responder::execute_atomic(Qp& qp, const Request& request) {
     ResponderResource& resource = store_resource(qp, request);
     resource.psn_count = 1;
     resource.original = original;
+    return Verdict::kPass;
+}
+
+// Answered like a read of nothing, so it is repeated by its answer and not carried out twice.
+//= IBA 9.4.8
+Verdict Responder::execute_atomic_write(Qp& qp, const Request& request) {
+    ++core_.counters.rx_atomic_requests;
+    const auto& reth = request.extension<wire::Reth>();
+    const Translation at =
+        core_.regions.remote(Rkey{reth.rkey}, qp.remote_pd(), qp.qpn, reth.virtual_address,
+                             sizeof(std::uint64_t), kAccessRemoteWrite);
+    if (!at.ok) return Verdict::kRemoteAccess;
+    copy_to(core_, at.space, at.address, payload_of(request.frame),
+            core_.copy_owner(qp, true, request.psn, request.frame.origin));
+    store_resource(qp, request).psn_count = 1;
     return Verdict::kPass;
 }
 

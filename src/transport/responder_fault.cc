@@ -52,7 +52,7 @@ void Responder::handle_target_fault(Qp& qp, Psn psn) {
         core_.staging.add_event(AsyncEventType::kQpAccessError, qp.init.owner, qp.qpn.value);
     else
         ++core_.counters.resp_cqe_error;
-    if (qp.is_rc()) {
+    if (qp.is_reliable()) {
         responder.stored_end = responder.committed_end;
         responder.ack_staged = false;
         stage_nak(qp,
@@ -70,7 +70,7 @@ void Responder::handle_lost_source(Qp& qp, Psn psn) {
         return;
     }
     // A message that is still arriving will not be completed: its sender is in error.
-    if (!qp.is_rc()) qp.responder.inbound = Inbound::kNone;
+    if (!qp.is_reliable()) qp.responder.inbound = Inbound::kNone;
 }
 
 void Responder::handle_response_fault(Qp& qp, Psn psn) {

@@ -392,20 +392,6 @@ TEST_F(ResponderTest, a_region_that_goes_away_under_a_read_is_a_remote_access_er
     EXPECT_EQ(bench.b.state(qb), QpState::kErr);
 }
 
-//= IBA 9.4.1.1.3 test
-TEST_F(ResponderTest, send_with_invalidate_ends_remote_access) {
-    post_recv(100);
-    Packet packet(bench, bench.b, qb, wire::Service::kRc, PacketKind::kSend, Position::kOnly, false,
-                  true);
-    packet.psn(kFirst).invalidating(target.keys.rkey);
-    answer(packet);
-    const auto received = bench.b.poll_recv();
-    ASSERT_THAT(received, SizeIs(1));
-    EXPECT_TRUE(received[0].invalidated);
-    EXPECT_EQ(received[0].immediate, target.keys.rkey.value);
-    expect_nak(write(kFirst + 1, 10), kNakAccess, kFirst + 1);
-}
-
 //= IBA 11.6.3.1 test
 TEST_F(ResponderTest, the_first_packet_in_rtr_is_announced) {
     const Qpn early = bench.b.create_qp(QpType::kRc);

@@ -36,7 +36,11 @@ struct SendWork {
     bool is_atomic() const {
         return wqe.opcode == WrOpcode::kCompareSwap || wqe.opcode == WrOpcode::kFetchAdd;
     }
-    bool expects_response() const { return is_read() || is_atomic(); }
+    bool is_local() const {
+        return wqe.opcode == WrOpcode::kLocalInvalidate || wqe.opcode == WrOpcode::kBindMw;
+    }
+    bool is_atomic_write() const { return wqe.opcode == WrOpcode::kAtomicWrite; }
+    bool expects_response() const { return is_read() || is_atomic() || is_atomic_write(); }
 };
 
 class SendQueue {

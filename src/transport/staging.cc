@@ -24,6 +24,8 @@ WcOpcode completion_opcode(WrOpcode opcode) {
             return WcOpcode::kLocalInvalidate;
         case WrOpcode::kBindMw:
             return WcOpcode::kBindMw;
+        case WrOpcode::kAtomicWrite:
+            return WcOpcode::kAtomicWrite;
     }
     return WcOpcode::kSend;
 }
@@ -64,8 +66,9 @@ void Staging::add_recv(const Qp& qp, const RecvWqe& wqe, Completion fields, Psn 
     fields.ring_index = wqe.ring_index;
     fields.qpn = qp.qpn;
     fields.is_recv = true;
-    fields.from_srq = qp.init.srq.has_value();
-    completions_.push_back({qp.init.recv_cq, fields, first_psn, psn_count, false});
+    fields.from_srq = qp.recv_target.srq.has_value();
+    if (fields.from_srq) fields.srq = *qp.recv_target.srq;
+    completions_.push_back({qp.recv_target.cq, fields, first_psn, psn_count, false});
 }
 
 void Staging::add_duty(Qp& qp) {

@@ -54,6 +54,12 @@ Packet& Packet::deth(std::uint32_t qkey, Qpn source) {
     return *this;
 }
 
+Packet& Packet::xrceth(SrqId srq) {
+    extension<wire::Xrceth>()->srq = srq.value;
+    xrceth_length_ = sizeof(wire::Xrceth);
+    return *this;
+}
+
 Packet& Packet::invalidating(Rkey rkey) {
     extension<wire::Ieth>()->rkey = rkey.value;
     return *this;

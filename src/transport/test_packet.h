@@ -21,6 +21,7 @@ public:
                    std::uint64_t compare = 0);
     Packet& aeth(std::uint8_t syndrome);
     Packet& deth(std::uint32_t qkey, Qpn source);
+    Packet& xrceth(SrqId srq);  // the other extensions follow it
     Packet& invalidating(Rkey rkey);
     Packet& payload(const Host::Region& region, std::size_t offset, std::uint32_t length);
     Packet& pkey(std::uint16_t value);
@@ -30,9 +31,11 @@ public:
 private:
     template <class Header>
     Header* extension(std::size_t offset = 0) {
-        return wire::header_at<Header>(frame_, frame_.bth_offset + sizeof(wire::Bth) + offset);
+        return wire::header_at<Header>(
+            frame_, frame_.bth_offset + sizeof(wire::Bth) + xrceth_length_ + offset);
     }
     wire::Frame frame_;
+    std::size_t xrceth_length_ = 0;
 };
 
 // The parts of an emitted frame that tests look at.

@@ -81,7 +81,7 @@ Host::Host(const EngineConfig& config, TestMemory& memory, const Gid& own_gid)
     pd = *engine.create_pd(kOwner);
     send_cq = *engine.create_cq(kOwner, 1024);
     recv_cq = *engine.create_cq(kOwner, 1024);
-    srq = *engine.create_srq(kOwner, kSpace, pd, 128, 4);
+    srq = *engine.create_srq({kOwner, pd, 128, 4, {}, {}});
 }
 
 Host::Region& Host::region(std::size_t length, std::uint32_t access) {
@@ -95,6 +95,24 @@ Host::Region& Host::region(std::size_t length, std::uint32_t access) {
                                        .iova = region.address(),
                                        .access = access});
     return region;
+}
+
+QpType Host::type_of(Qpn qpn) const {
+    for (const QpFacts& facts : engine.list_qps())
+        if (facts.qpn == qpn) return facts.type;
+    return QpType::kUd;
+}
+
+SrqId Host::create_xrc_srq(XrcdId xrcd) {
+    return *engine.create_srq({kOwner, pd, 128, 4, xrcd, recv_cq});
+}
+
+Qpn Host::create_target(XrcdId xrcd) {
+    QpInit init;
+    init.owner = kOwner;
+    init.type = QpType::kXrcRecv;
+    init.xrcd = xrcd;
+    return *engine.create_qp(init);
 }
 
 Qpn Host::create_qp(QpType type, bool with_srq) {
@@ -188,12 +206,10 @@ void Bench::connect(Qpn a_qpn, Qpn b_qpn, const Connection& connection) {
     const End ends[] = {{a, b, a_qpn, b_qpn, connection.psn_a, connection.psn_b},
                         {b, a, b_qpn, a_qpn, connection.psn_b, connection.psn_a}};
     for (const End& end : ends) {
-        // The UC table is that of RC without what only acknowledged service needs.
-        const bool is_rc = [&] {
-            for (const QpFacts& facts : end.host.engine.list_qps())
-                if (facts.qpn == end.qpn) return facts.type == QpType::kRc;
-            return false;
-        }();
+        const QpType type = end.host.type_of(end.qpn);
+        // What only acknowledged service needs, at the end that answers and at the end that asks.
+        const bool answers = type == QpType::kRc || type == QpType::kXrcRecv;
+        const bool asks = type == QpType::kRc || type == QpType::kXrcSend;
         QpAttributes attributes;
         attributes.state = QpState::kInit;
         attributes.access = connection.access;
@@ -211,15 +227,15 @@ void Bench::connect(Qpn a_qpn, Qpn b_qpn, const Connection& connection) {
         attributes.responder_resources = connection.resources;
         attributes.min_rnr_timer = connection.min_rnr_timer;
         modify(kQpState | kQpAv | kQpPathMtu | kQpDestQpn | kQpRqPsn |
-               (is_rc ? kQpMaxDestRdAtomic | kQpMinRnrTimer : 0));
+               (answers ? kQpMaxDestRdAtomic | kQpMinRnrTimer : 0));
         attributes.state = QpState::kRts;
         attributes.sq_psn = end.sq_psn;
         attributes.timeout = connection.timeout;
         attributes.retry_count = connection.retry_count;
         attributes.rnr_retry = connection.rnr_retry;
         attributes.reads_outstanding = connection.reads;
-        modify(kQpState | kQpSqPsn |
-               (is_rc ? kQpTimeout | kQpRetryCnt | kQpRnrRetry | kQpMaxQpRdAtomic : 0));
+        modify(kQpState | kQpSqPsn | (asks ? kQpRetryCnt | kQpRnrRetry | kQpMaxQpRdAtomic : 0) |
+               (asks || answers ? std::uint32_t{kQpTimeout} : 0));
     }
 }
 

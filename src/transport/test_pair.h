@@ -60,6 +60,10 @@ public:
 
     Region& region(std::size_t length, std::uint32_t access = kEverything);
     Qpn create_qp(QpType type, bool with_srq = false);
+    // XRC: an SRQ whose messages complete in `recv_cq`, and the receiving end.
+    SrqId create_xrc_srq(XrcdId xrcd);
+    Qpn create_target(XrcdId xrcd);
+    QpType type_of(Qpn qpn) const;
     void post_send(Qpn qpn, const SendWqe& wqe);
     void post_recv(Qpn qpn, const RecvWqe& wqe) { recvs_[qpn].push_back(wqe); }
     void post_srq(const RecvWqe& wqe) { srq_entries_.push_back(wqe); }

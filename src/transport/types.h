@@ -29,6 +29,7 @@ enum class WrOpcode : std::uint8_t {
     kFetchAdd,
     kLocalInvalidate,
     kBindMw,
+    kAtomicWrite,
 };
 
 enum AccessFlags : std::uint32_t {
@@ -46,6 +47,14 @@ struct Sge {
     std::uint64_t address = 0;
     std::uint32_t length = 0;
     Lkey lkey;
+};
+
+// A bind: the window `SendWqe::rkey` names covers `length` bytes of a region from
+// `SendWqe::remote_address` on. Length 0 unbinds a window of type 1.
+struct WindowBind {
+    Lkey region;
+    std::uint32_t access = 0;  // AccessFlags
+    std::uint64_t length = 0;
 };
 
 struct SendWqe {
@@ -72,7 +81,9 @@ struct SendWqe {
     AhId ah;  // UD
     Qpn remote_qpn;
     std::uint32_t remote_qkey = 0;
+    SrqId remote_srq;          // XRC
     std::uint32_t length = 0;  // sum of the SGEs, or of the inline data
+    WindowBind bind;           // kBindMw
     ByteView inline_data;      // stays valid until the completion of this WQE is pushed
     std::array<Sge, limits::kSgeMax> sges;
 };
@@ -116,7 +127,8 @@ enum class WcOpcode : std::uint8_t {
     kBindMw,
     kLocalInvalidate,
     kRecv,
-    kRecvWriteImm
+    kRecvWriteImm,
+    kAtomicWrite,
 };
 
 struct Completion {
@@ -127,6 +139,7 @@ struct Completion {
     WcOpcode opcode = WcOpcode::kSend;
     bool is_recv = false;
     bool from_srq = false;
+    SrqId srq;  // if so
     bool has_immediate = false;
     bool invalidated = false;    // `immediate` is the rkey that was invalidated
     bool has_grh = false;        // UD: 40 bytes of GRH precede the payload
@@ -171,9 +184,10 @@ struct QpInit {
     OwnerId owner;
     SpaceId space;
     QpType type = QpType::kRc;
-    PdId pd;
-    CqId send_cq, recv_cq;
+    PdId pd;                // but for kXrcRecv
+    CqId send_cq, recv_cq;  // kXrcSend has only the first, kXrcRecv none
     std::optional<SrqId> srq;
+    std::optional<XrcdId> xrcd;  // kXrcRecv
     QpCaps caps;
     bool signal_all = false;
 };

@@ -62,34 +62,79 @@ int Context::map_card(ReceivedFds& fds) {
     return 0;
 }
 
+int Context::connect(const char* socket_path) {
+    if (int status = connection.open(socket_path, kHandshakeTimeoutSeconds)) {
+        complain_once("cannot reach the card at %s: %s", socket_path, strerror(status));
+        return status;
+    }
+    return say_hello(connection);
+}
+
+void Context::set_up(Device& device) {
+    connection.set_timeout(0);
+    context.device = &device;
+    // What another process needs to join this context (ibv_import_device).
+    context.cmd_fd = memory_fd;
+    context.num_comp_vectors = get_nprocs();
+    pthread_mutex_init(&context.mutex, nullptr);
+    install_operations(*this);
+}
+
 int Context::attach(Device& device) {
     context.async_fd = -1;
     context.cmd_fd = -1;
-    if (int status = connection.open(device.socket_path, kHandshakeTimeoutSeconds)) {
-        complain_once("cannot reach the card at %s: %s", device.socket_path, strerror(status));
-        return status;
-    }
-    if (int status = say_hello(connection)) return status;
+    if (int status = connect(device.socket_path)) return status;
     ReceivedFds fds;
     abi::OpenContextRequest request{.device = device.info.index};
     int status = connection.call(abi::Op::kOpenContext, request, attributes, &fds);
     if (status == 0) status = map_card(fds);
+    if (status == 0) set_up(device);
+    return status;
+}
+
+int Context::join(const Device& any_device, int fd) {
+    context.async_fd = -1;
+    context.cmd_fd = -1;
+    if (int status = connect(any_device.socket_path)) return status;
+    ReceivedFds fds;
+    int status =
+        connection.call(abi::Op::kImportContext, ByteView(),
+                        std::as_writable_bytes(std::span(&attributes, 1)), nullptr, &fds, fd);
     if (status != 0) return status;
-    connection.set_timeout(0);
-    context.device = &device;
-    context.cmd_fd = connection.fd();
-    context.num_comp_vectors = get_nprocs();
-    pthread_mutex_init(&context.mutex, nullptr);
-    install_operations(*this);
+    Device* device = find_device(any_device.socket_path, attributes.device);
+    if (device == nullptr) return ENODEV;
+    status = map_card(fds);
+    if (status != 0) return status;
+    close(memory_fd);
+    memory_fd = fd;
+    set_up(*device);
     return 0;
 }
 
+int Context::rejoin_after_fork() {
+    if (!is_abandoned || !connection.is_dead()) return 0;
+    connection.renew();
+    if (int status = connect(static_cast<Device*>(context.device)->socket_path)) return status;
+    ReceivedFds fds;
+    abi::OpenContextReply reply{};
+    int status =
+        connection.call(abi::Op::kImportContext, ByteView(),
+                        std::as_writable_bytes(std::span(&reply, 1)), nullptr, &fds, memory_fd);
+    if (status != 0) return status;
+    connection.set_timeout(0);
+    bell_fd = fds.take(kBell);
+    context.async_fd = fds.take(kAsync);
+    doorbell = Doorbell(reinterpret_cast<abi::DoorbellArea*>(doorbell_area.base()),
+                        reinterpret_cast<const abi::CardPage*>(card_page.base()), bell_fd);
+    return 0;
+}
+
+// The memory stays: it keeps nothing alive, and by it the child may join the context.
 void Context::abandon() {
     is_abandoned = true;
     new (&objects_mutex) std::mutex();
     connection.close();
-    context.cmd_fd = -1;
-    for (int* fd : {&memory_fd, &bell_fd, &context.async_fd}) {
+    for (int* fd : {&bell_fd, &context.async_fd}) {
         if (*fd >= 0) close(*fd);
         *fd = -1;
     }
@@ -117,8 +162,22 @@ void install_operations(Context& context) {
     context.dealloc_td = dealloc_td;
     context.alloc_parent_domain = alloc_parent_domain;
     context.create_cq_ex = create_cq_extended;
+    context.modify_cq = modify_cq;
     context.create_qp_ex = create_qp_extended;
+    context.alloc_null_mr = alloc_null_mr;
+    context.advise_mr = advise_mr;
+    context.alloc_dm = alloc_dm;
+    context.free_dm = free_dm;
+    context.reg_dm_mr = reg_dm_mr;
+    context.open_xrcd = open_xrcd;
+    context.close_xrcd = close_xrcd;
+    context.create_srq_ex = create_srq_extended;
+    context.get_srq_num = get_srq_number;
+    context.open_qp = open_qp;
     ibv_context_ops& ops = context.context.ops;
+    ops.alloc_mw = alloc_mw;
+    ops.dealloc_mw = dealloc_mw;
+    ops.bind_mw = bind_mw;
     ops._compat_query_device = ibv_query_device;
     ops._compat_query_port = ibv_query_port;
     ops.poll_cq = poll_cq;

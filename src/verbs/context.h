@@ -29,6 +29,12 @@ struct Context : verbs_context {
 
     // 0 or an errno value.
     int attach(Device& device);
+    // Joins the context whose memory `fd` is, on the card that has that device (ibv_import_device).
+    // The descriptor is the context's from then on.
+    int join(const Device& any_device, int fd);
+    // In the child of a fork the attachment is the parent's and calls answer EIO. After this the
+    // child is a member of the parent's context itself. 0 also when there was no fork.
+    int rejoin_after_fork();
     // In the child of a fork: the attachment is the parent's. Drops the descriptors, so that the
     // child neither keeps it alive nor takes the parent's events. Locks that other threads of the
     // parent held are free again.
@@ -62,6 +68,8 @@ struct Context : verbs_context {
 
 private:
     int map_card(ReceivedFds& fds);
+    int connect(const char* socket_path);
+    void set_up(Device& device);
 };
 
 inline Context& context_of(ibv_context* context) {

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <new>
 
 #include "verbs/complain.h"
 
@@ -64,6 +65,12 @@ void Connection::close() {
     mark_dead();
 }
 
+void Connection::renew() {
+    close();
+    new (&mutex_) std::mutex();
+    dead_.store(false);
+}
+
 void Connection::set_timeout(int seconds) {
     timeval timeout{.tv_sec = seconds, .tv_usec = 0};
     setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
@@ -81,7 +88,19 @@ bool Connection::check_dead() {
     return is_dead();
 }
 
-int Connection::send(abi::Op op, ByteView request) {
+namespace {
+void attach_fd(msghdr& message, char* control, std::size_t size, int fd) {
+    message.msg_control = control;
+    message.msg_controllen = size;
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof fd);
+    memcpy(CMSG_DATA(header), &fd, sizeof fd);
+}
+}  // namespace
+
+int Connection::send(abi::Op op, ByteView request, int sent_fd) {
     abi::RequestHeader header;
     header.op = op;
     header.length = static_cast<std::uint32_t>(request.size());
@@ -90,6 +109,8 @@ int Connection::send(abi::Op op, ByteView request) {
     msghdr message{};
     message.msg_iov = parts;
     message.msg_iovlen = request.empty() ? 1 : 2;
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof sent_fd)] = {};
+    if (sent_fd >= 0) attach_fd(message, control, sizeof control, sent_fd);
     ssize_t n = 0;
     do {
         n = sendmsg(fd_, &message, MSG_NOSIGNAL);
@@ -154,13 +175,13 @@ int Connection::receive(ByteSpan reply, std::size_t* reply_length, ReceivedFds* 
 }
 
 int Connection::call(abi::Op op, ByteView request, ByteSpan reply, std::size_t* reply_length,
-                     ReceivedFds* fds) {
+                     ReceivedFds* fds, int sent_fd) {
     if (is_dead()) return EIO;  // before the lock: in the child of a fork nobody may release it
     std::lock_guard lock(mutex_);
     if (is_dead()) return EIO;
     error_text_[0] = '\0';
     int card_status = 0;
-    int failure = send(op, request);
+    int failure = send(op, request, sent_fd);
     if (failure == 0) failure = receive(reply, reply_length, fds, card_status);
     if (failure != 0) {
         // Once a reply is lost, the next one could be taken for it: the connection is of no use.

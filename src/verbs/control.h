@@ -38,12 +38,16 @@ public:
     // Takes over a connected socket.
     int adopt(int fd);
     void close();
+    // In the child of a fork: the lock that another thread of the parent held is free again, and
+    // the connection may be opened anew.
+    void renew();
     void set_timeout(int seconds);
 
     // 0 or an errno value: the card's, or EIO when there is no card any more. `reply` gets at most
     // its size; what the card did not send is zero. `reply_length` is what the card sent.
+    // `sent_fd`, if not -1, travels with the request.
     int call(abi::Op op, ByteView request, ByteSpan reply, std::size_t* reply_length = nullptr,
-             ReceivedFds* fds = nullptr);
+             ReceivedFds* fds = nullptr, int sent_fd = -1);
 
     template <class Request, class Reply>
     int call(abi::Op op, const Request& request, Reply& reply, ReceivedFds* fds = nullptr) {
@@ -66,7 +70,7 @@ public:
     const char* error_text() const { return error_text_; }
 
 private:
-    int send(abi::Op op, ByteView request);
+    int send(abi::Op op, ByteView request, int sent_fd);
     // 0: a reply came and `card_status` is what it says.
     int receive(ByteSpan reply, std::size_t* reply_length, ReceivedFds* fds, int& card_status);
 

@@ -115,6 +115,15 @@ int request_notification(ibv_cq* public_cq, int solicited_only) {
     return 0;
 }
 
+int modify_cq(ibv_cq* public_cq, ibv_modify_cq_attr* attributes) {
+    Cq& cq = cq_of(public_cq);
+    if (attributes->attr_mask != IBV_CQ_ATTR_MODERATE) return EINVAL;
+    abi::ModifyCqRequest request{.cq = cq.handle,
+                                 .count = attributes->moderate.cq_count,
+                                 .period_us = attributes->moderate.cq_period};
+    return context_of(cq.context).connection.call(abi::Op::kModifyCq, request);
+}
+
 }  // namespace rdmalab::verbs
 
 using namespace rdmalab;

@@ -112,6 +112,14 @@ Device* find_device(const char* name) {
     return nullptr;
 }
 
+Device* find_device(const char* socket_path, std::uint32_t index) {
+    std::lock_guard guard(devices_mutex);
+    for (Device* d = first_device; d != nullptr; d = d->next) {
+        if (d->info.index == index && strcmp(d->socket_path, socket_path) == 0) return d;
+    }
+    return nullptr;
+}
+
 }  // namespace rdmalab::verbs
 
 using namespace rdmalab;

@@ -26,5 +26,7 @@ struct Device : ibv_device {
 
 // The known device of that name, or null.
 Device* find_device(const char* name);
+// That of the card at this socket with this index, or null.
+Device* find_device(const char* socket_path, std::uint32_t index);
 
 }  // namespace rdmalab::verbs

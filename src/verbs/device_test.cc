@@ -74,16 +74,35 @@ TEST_F(DeviceTest, attributes_claim_what_there_is_and_nothing_else) {
     EXPECT_EQ(attributes.orig_attr.atomic_cap, IBV_ATOMIC_HCA);
     EXPECT_NE(attributes.orig_attr.vendor_id, 0x02c9u);
     EXPECT_NE(attributes.orig_attr.vendor_id, 0u);
-    EXPECT_EQ(attributes.odp_caps.general_caps, 0u);
-    EXPECT_EQ(attributes.max_dm_size, 0u);
-    EXPECT_EQ(attributes.orig_attr.max_mw, 0);
+    EXPECT_EQ(attributes.odp_caps.general_caps, IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT);
+    EXPECT_EQ(attributes.odp_caps.per_transport_caps.ud_odp_caps & IBV_ODP_SUPPORT_WRITE, 0u);
+    EXPECT_EQ(attributes.max_dm_size, limits::kDmMax);
+    EXPECT_EQ(attributes.orig_attr.max_mw, static_cast<int>(limits::kMrMax));
+    EXPECT_EQ(attributes.raw_packet_caps, 0u);
+    EXPECT_EQ(attributes.tm_caps.max_num_tags, 0u);
     EXPECT_EQ(attributes.hca_core_clock, 1'000'000u);
-    EXPECT_FALSE(attributes.orig_attr.device_cap_flags & (IBV_DEVICE_XRC | IBV_DEVICE_MEM_WINDOW));
-    EXPECT_EQ(ibv_alloc_mw(pd_, IBV_MW_TYPE_1), nullptr);
+    constexpr unsigned kClaimed =
+        IBV_DEVICE_XRC | IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
+    EXPECT_EQ(attributes.orig_attr.device_cap_flags & kClaimed, kClaimed);
+    EXPECT_FALSE(attributes.orig_attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2A);
+    ibv_wq_init_attr wq{};
+    EXPECT_EQ(ibv_create_wq(context_, &wq), nullptr);
     EXPECT_EQ(errno, EOPNOTSUPP);
+}
+
+TEST_F(DeviceTest, objects_that_cannot_be_are_refused_before_the_card_is_asked) {
+    EXPECT_EQ(ibv_alloc_mw(pd_, static_cast<ibv_mw_type>(3)), nullptr);
+    EXPECT_EQ(errno, EINVAL);
     ibv_xrcd_init_attr xrcd{};
     EXPECT_EQ(ibv_open_xrcd(context_, &xrcd), nullptr);
-    EXPECT_EQ(errno, EOPNOTSUPP);
+    EXPECT_EQ(errno, EINVAL);
+    ibv_alloc_dm_attr dm{.length = limits::kDmMax + 1, .log_align_req = 0, .comp_mask = 0};
+    EXPECT_EQ(ibv_alloc_dm(context_, &dm), nullptr);
+    EXPECT_EQ(errno, ENOMEM);
+    dm.comp_mask = 1;
+    EXPECT_EQ(ibv_alloc_dm(context_, &dm), nullptr);
+    EXPECT_EQ(errno, EINVAL);
+    EXPECT_EQ(ibv_import_device(-1), nullptr);
 }
 
 TEST_F(DeviceTest, the_old_entry_of_query_port_writes_only_the_old_struct) {
@@ -147,18 +166,38 @@ TEST_F(DeviceTest, registration_tells_bad_memory_from_good) {
     EXPECT_EQ(errno, EINVAL);
     EXPECT_EQ(ibv_reg_mr(pd_, page, 0, 0), nullptr);
     EXPECT_EQ(errno, EINVAL);
-    EXPECT_EQ(ibv_reg_mr(pd_, page, 4096, IBV_ACCESS_ON_DEMAND), nullptr);
-    EXPECT_EQ(errno, EOPNOTSUPP);
     munmap(page, 4096);
+    // On demand, and nothing is there yet.
+    ibv_mr* later = ibv_reg_mr(pd_, page, 4096, IBV_ACCESS_ON_DEMAND);
+    ASSERT_NE(later, nullptr);
+    EXPECT_EQ(ibv_dereg_mr(later), 0);
+    ibv_mr* all = ibv_reg_mr(pd_, nullptr, SIZE_MAX, IBV_ACCESS_ON_DEMAND);
+    ASSERT_NE(all, nullptr);
+    EXPECT_EQ(ibv_dereg_mr(all), 0);
 }
 
-TEST_F(DeviceTest, re_registering_is_not_offered) {
-    char memory[64];
+TEST_F(DeviceTest, re_registering_keeps_the_region_when_it_fails) {
+    char memory[64], other[32];
     ibv_mr* mr = ibv_reg_mr(pd_, memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE);
     ASSERT_NE(mr, nullptr);
-    EXPECT_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, 0),
+    EXPECT_EQ(ibv_rereg_mr(mr, 0, nullptr, nullptr, 0, 0), IBV_REREG_MR_ERR_INPUT);
+    EXPECT_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_PD, nullptr, nullptr, 0, 0),
               IBV_REREG_MR_ERR_INPUT);
-    EXPECT_EQ(errno, EOPNOTSUPP);
+    EXPECT_EQ(errno, EINVAL);
+    EXPECT_EQ(
+        ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, IBV_ACCESS_REMOTE_WRITE),
+        IBV_REREG_MR_ERR_INPUT);
+    card_.refuse(abi::Op::kReregMr, EBUSY);
+    EXPECT_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, 0),
+              IBV_REREG_MR_ERR_CMD);
+    EXPECT_EQ(errno, EBUSY);
+    EXPECT_EQ(mr->addr, memory);
+    const std::uint32_t lkey = mr->lkey;
+    ASSERT_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, other, sizeof other, 0),
+              0);
+    EXPECT_EQ(mr->addr, other);
+    EXPECT_EQ(mr->length, sizeof other);
+    EXPECT_EQ(mr->lkey, lkey);
     EXPECT_EQ(ibv_dereg_mr(mr), 0);
 }
 
@@ -227,7 +266,7 @@ TEST_F(DeviceTest, the_child_of_a_fork_cannot_use_the_parents_device) {
     pid_t child = fork();
     if (child == 0) {
         bool refused = ibv_alloc_pd(context_) == nullptr && errno == EIO;
-        bool closed = context_->cmd_fd == -1 && context_->async_fd == -1;
+        bool closed = context_->async_fd == -1;
         ibv_context* own = open_first_device();
         _exit(refused && closed && own != nullptr ? 0 : 1);
     }
@@ -250,8 +289,11 @@ TEST_F(DeviceTest, link_layer_addresses_follow_from_the_gid_where_they_can) {
     const std::uint8_t expected[6] = {0x02, 0x11, 0x22, 0x33, 0x44, 0x55};
     EXPECT_EQ(memcmp(mac, expected, 6), 0);
     EXPECT_EQ(vlan, 0xffff);
+    // Another address is the card's to know.
     address.grh.dgid.raw[0] = 0x20;
-    EXPECT_NE(ibv_resolve_eth_l2_from_gid(context_, &address, mac, &vlan), 0);
+    card_.refuse(abi::Op::kResolveAddress, EHOSTUNREACH);
+    EXPECT_EQ(ibv_resolve_eth_l2_from_gid(context_, &address, mac, &vlan), -EHOSTUNREACH);
+    EXPECT_EQ(ibv_resolve_eth_l2_from_gid(context_, &address, mac, &vlan), 0);
 }
 
 }  // namespace

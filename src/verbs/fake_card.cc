@@ -225,6 +225,8 @@ FakeCard::Reply FakeCard::open_context(std::shared_ptr<FakeContext>& context) {
     reply.small_payload_max = limits::kSmallPayloadMax;
     reply.gid_max = limits::kGidMax;
     reply.message_max = limits::kMessageMax;
+    reply.mw_max = limits::kMrMax;
+    reply.dm_max = limits::kDmMax;
     return {.body = bytes_of(reply),
             .fds = {context->memory_fd, page_fd_, bell_fd_, context->async_read_fd},
             .fd_to_close = std::exchange(context->async_read_fd, -1)};

@@ -5,6 +5,10 @@
 #include <cstdint>
 
 #include "verbs/api.h"
+#include "verbs/objects.h"
+#include "verbs/qp.h"
+
+using namespace rdmalab::verbs;
 
 namespace {
 
@@ -27,10 +31,10 @@ bool is_ipv4_multicast(const std::uint8_t* gid) {
 
 }  // namespace
 
-// Only what follows from the address itself: which MAC has another address is known to the card,
-// which resolves it when an address handle is made, and to nobody else.
-extern "C" int ibv_resolve_eth_l2_from_gid(ibv_context*, ibv_ah_attr* attributes, uint8_t* mac,
-                                           uint16_t* vlan) {
+// What follows from the address itself is answered here; the MAC of another address is known to the
+// card. As the original does, failure is a negative errno value.
+extern "C" int ibv_resolve_eth_l2_from_gid(ibv_context* context, ibv_ah_attr* attributes,
+                                           uint8_t* mac, uint16_t* vlan) {
     constexpr std::uint16_t kNoVlan = 0xffff;
     const std::uint8_t* gid = attributes->grh.dgid.raw;
     if (is_ipv4_multicast(gid)) {
@@ -43,7 +47,11 @@ extern "C" int ibv_resolve_eth_l2_from_gid(ibv_context*, ibv_ah_attr* attributes
     } else if (is_link_local_eui64(gid)) {
         mac_from_eui64(gid, mac);
     } else {
-        return -EOPNOTSUPP;
+        rdmalab::abi::ResolveReply reply{};
+        int status = context_of(context).connection.call(rdmalab::abi::Op::kResolveAddress,
+                                                         to_abi(*attributes), reply);
+        if (status != 0) return -status;
+        memcpy(mac, reply.mac, sizeof reply.mac);
     }
     if (vlan != nullptr) *vlan = kNoVlan;
     return 0;

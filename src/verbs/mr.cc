@@ -6,6 +6,7 @@
 #include <new>
 
 #include "verbs/objects.h"
+#include "verbs/operations.h"
 
 // Of Linux 5.14; older headers lack them.
 #ifndef MADV_POPULATE_READ
@@ -21,7 +22,8 @@ constexpr unsigned kWritableAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_
                                      IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND;
 constexpr unsigned kOfferedAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                                     IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
-                                    IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB;
+                                    IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |
+                                    IBV_ACCESS_HUGETLB | IBV_ACCESS_ON_DEMAND;
 
 // 0 or an errno value.
 int advise(void* start, std::size_t size, int advice) {
@@ -55,54 +57,74 @@ struct MrRequest {
     unsigned access = 0;
 };
 
-int check(const MrRequest& r) {
-    unsigned access = r.access & ~IBV_ACCESS_OPTIONAL_RANGE;
-    if (access & IBV_ACCESS_ON_DEMAND) return EOPNOTSUPP;
+int check_access(unsigned given) {
+    unsigned access = given & ~IBV_ACCESS_OPTIONAL_RANGE;
     if (access & ~kOfferedAccess) return EINVAL;
     bool remote_changes = access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
-    if (remote_changes && !(access & IBV_ACCESS_LOCAL_WRITE)) return EINVAL;
-    auto start = reinterpret_cast<std::uintptr_t>(r.address);
-    if (r.length == 0 || start + r.length < start) return EINVAL;
+    return remote_changes && !(access & IBV_ACCESS_LOCAL_WRITE) ? EINVAL : 0;
+}
+
+// Length, and the pages: those of an on-demand region come when the card touches them.
+int check_place(void* address, std::size_t length, unsigned access) {
+    auto start = reinterpret_cast<std::uintptr_t>(address);
+    if (length == 0 || start + length < start) return EINVAL;
+    return (access & IBV_ACCESS_ON_DEMAND) ? 0
+                                           : populate(address, length, access & kWritableAccess);
+}
+
+int check(const MrRequest& r) {
+    if (int status = check_access(r.access)) return status;
+    return check_place(r.address, r.length, r.access);
+}
+
+// The library touches only memory that it knows to be there.
+bool may_copy(unsigned access) { return !(access & IBV_ACCESS_ON_DEMAND); }
+
+int enter_table(Context& context, Mr& mr, std::byte* memory, std::uint64_t iova) {
+    std::lock_guard guard(context.objects_mutex);
+    if (!context.mrs.insert(mr.lkey, memory, iova, mr.length)) return ENOMEM;
+    mr.is_local = true;
     return 0;
+}
+
+void leave_table(Context& context, Mr& mr) {
+    if (!mr.is_local) return;
+    std::lock_guard guard(context.objects_mutex);
+    context.mrs.erase(mr.lkey);
+    mr.is_local = false;
+}
+
+void fill(Mr& mr, ibv_pd* pd, const abi::RegMrReply& keys) {
+    mr.context = pd->context;
+    mr.pd = pd;
+    mr.handle = keys.lkey;
+    mr.lkey = keys.lkey;
+    mr.rkey = keys.rkey;
+}
+
+std::uint64_t iova_of(std::uint64_t iova, unsigned access) {
+    return (access & IBV_ACCESS_ZERO_BASED) ? 0 : iova;
 }
 
 // Registers with the card and enters the table of local copies; fills the public fields.
 int register_memory(Mr& mr, const MrRequest& r) {
     if (int status = check(r)) return status;
-    if (int status = populate(r.address, r.length, r.access & kWritableAccess)) return status;
     Context& context = context_of(r.pd);
     abi::RegMrRequest request{.pd = r.pd->handle,
                               .access = r.access,
                               .address = reinterpret_cast<std::uintptr_t>(r.address),
                               .length = r.length,
-                              .iova = (r.access & IBV_ACCESS_ZERO_BASED) ? 0 : r.iova};
+                              .iova = iova_of(r.iova, r.access)};
     abi::RegMrReply reply{};
     if (int status = context.connection.call(abi::Op::kRegMr, request, reply)) return status;
-    {
-        std::lock_guard guard(context.objects_mutex);
-        if (!context.mrs.insert(reply.lkey, static_cast<std::byte*>(r.address), request.iova,
-                                r.length)) {
-            context.connection.call(abi::Op::kDeregMr, abi::HandleRequest{reply.lkey});
-            return ENOMEM;
-        }
-    }
-    mr.context = r.pd->context;
-    mr.pd = r.pd;
+    fill(mr, r.pd, reply);
     mr.addr = r.address;
     mr.length = r.length;
-    mr.handle = reply.lkey;
-    mr.lkey = reply.lkey;
-    mr.rkey = reply.rkey;
     mr.access = r.access;
-    return 0;
-}
-
-int deregister_memory(Context& context, std::uint32_t lkey) {
-    int status = context.connection.call(abi::Op::kDeregMr, abi::HandleRequest{lkey});
-    if (destroy_status(context, status) != 0) return status;
-    std::lock_guard guard(context.objects_mutex);
-    context.mrs.erase(lkey);
-    return 0;
+    if (!may_copy(r.access)) return 0;
+    int status = enter_table(context, mr, static_cast<std::byte*>(r.address), request.iova);
+    if (status != 0) context.connection.call(abi::Op::kDeregMr, abi::HandleRequest{reply.lkey});
+    return status;
 }
 
 ibv_mr* create_mr(const MrRequest& request) {
@@ -113,6 +135,34 @@ ibv_mr* create_mr(const MrRequest& request) {
         return fail(status);
     }
     return mr;
+}
+
+// The region as it will be; IBV_REREG_MR_ERR_INPUT and errno when it cannot.
+struct Change {
+    ibv_pd* pd;
+    void* address;
+    std::size_t length;
+    unsigned access;
+};
+
+int check_change(const Mr& mr, int flags, const Change& c) {
+    if (flags == 0 || (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED)) return EINVAL;
+    if ((flags & IBV_REREG_MR_CHANGE_PD) && c.pd == nullptr) return EINVAL;
+    if (int status = check_access(c.access)) return status;
+    bool moves = flags & (IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_ACCESS);
+    return moves && mr.addr != nullptr ? check_place(c.address, c.length, c.access) : 0;
+}
+
+int change_on_card(Context& context, const Mr& mr, int flags, const Change& c) {
+    auto address = reinterpret_cast<std::uintptr_t>(c.address);
+    abi::ReregMrRequest request{.lkey = mr.lkey,
+                                .flags = static_cast<std::uint32_t>(flags),
+                                .pd = c.pd->handle,
+                                .access = c.access,
+                                .address = address,
+                                .length = c.length,
+                                .iova = iova_of(address, c.access)};
+    return context.connection.call(abi::Op::kReregMr, request);
 }
 
 }  // namespace
@@ -145,14 +195,122 @@ extern "C" ibv_mr* ibv_reg_dmabuf_mr(ibv_pd*, uint64_t, size_t, uint64_t, int, i
     return fail(EOPNOTSUPP);
 }
 
-// The keys must survive, and only the card could keep them.
-extern "C" int ibv_rereg_mr(ibv_mr*, int, ibv_pd*, void*, size_t, int) {
-    errno = EOPNOTSUPP;
-    return IBV_REREG_MR_ERR_INPUT;
-}
-
-extern "C" int ibv_dereg_mr(ibv_mr* mr) {
-    if (int status = deregister_memory(context_of(mr->context), mr->lkey)) return status;
-    delete static_cast<Mr*>(mr);
+extern "C" int ibv_rereg_mr(ibv_mr* public_mr, int flags, ibv_pd* pd, void* address, size_t length,
+                            int access) {
+    Mr& mr = mr_of(public_mr);
+    Context& context = context_of(mr.context);
+    Change c{
+        .pd = (flags & IBV_REREG_MR_CHANGE_PD) ? pd : mr.pd,
+        .address = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) ? address : mr.addr,
+        .length = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) ? length : mr.length,
+        .access = (flags & IBV_REREG_MR_CHANGE_ACCESS) ? static_cast<unsigned>(access) : mr.access};
+    if (int status = check_change(mr, flags, c)) {
+        errno = status;
+        return IBV_REREG_MR_ERR_INPUT;
+    }
+    if (int status = change_on_card(context, mr, flags, c)) {
+        errno = status;
+        return IBV_REREG_MR_ERR_CMD;
+    }
+    leave_table(context, mr);
+    mr.pd = c.pd;
+    mr.addr = c.address;
+    mr.length = c.length;
+    mr.access = c.access;
+    if (!may_copy(c.access)) return 0;
+    auto iova = iova_of(reinterpret_cast<std::uintptr_t>(c.address), c.access);
+    // Without its entry the table only misses a short cut.
+    enter_table(context, mr, static_cast<std::byte*>(c.address), iova);
     return 0;
 }
+
+extern "C" int ibv_dereg_mr(ibv_mr* public_mr) {
+    Mr& mr = mr_of(public_mr);
+    Context& context = context_of(mr.context);
+    int status = context.connection.call(abi::Op::kDeregMr, abi::HandleRequest{mr.lkey});
+    if (destroy_status(context, status) != 0) return status;
+    leave_table(context, mr);
+    delete &mr;
+    return 0;
+}
+
+namespace rdmalab::verbs {
+
+ibv_mr* alloc_null_mr(ibv_pd* pd) {
+    auto* mr = new (std::nothrow) Mr();
+    if (mr == nullptr) return fail(ENOMEM);
+    abi::RegMrReply reply{};
+    int status = context_of(pd).connection.call(abi::Op::kAllocNullMr,
+                                                abi::HandleRequest{pd->handle}, reply);
+    if (status != 0) {
+        delete mr;
+        return fail(status);
+    }
+    fill(*mr, pd, reply);
+    mr->length = SIZE_MAX;
+    mr->access = IBV_ACCESS_LOCAL_WRITE;
+    return mr;
+}
+
+ibv_mr* reg_dm_mr(ibv_pd* pd, ibv_dm* public_dm, std::uint64_t offset, std::size_t length,
+                  unsigned access) {
+    Dm& dm = dm_of(public_dm);
+    Context& context = context_of(pd);
+    auto* mr = new (std::nothrow) Mr();
+    if (mr == nullptr) return fail(ENOMEM);
+    abi::RegDmMrRequest request{.pd = pd->handle,
+                                .dm = dm.handle,
+                                .access = access,
+                                .reserved = 0,
+                                .offset = offset,
+                                .length = length};
+    abi::RegMrReply reply{};
+    if (int status = context.connection.call(abi::Op::kRegDmMr, request, reply)) {
+        delete mr;
+        return fail(status);
+    }
+    fill(*mr, pd, reply);
+    mr->length = length;
+    mr->access = access;
+    // Without its entry the table only misses a short cut.
+    enter_table(context, *mr, dm.memory.base() + offset, 0);
+    return mr;
+}
+
+namespace {
+
+// The pages behind one range of an on-demand region, as ibv_advise_mr(3) wants them.
+int advise_range(ibv_pd* pd, ibv_advise_mr_advice advice, const ibv_sge& sge) {
+    abi::QueryMrReply region{};
+    int status =
+        context_of(pd).connection.call(abi::Op::kQueryMr, abi::HandleRequest{sge.lkey}, region);
+    if (status != 0) return status;
+    if (region.pd != pd->handle) return EPERM;
+    if (!(region.access & IBV_ACCESS_ON_DEMAND)) return EINVAL;
+    bool writes = advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
+    if (writes && !(region.access & IBV_ACCESS_LOCAL_WRITE)) return EPERM;
+    std::uint64_t offset = sge.addr - region.iova;
+    if (sge.addr < region.iova || offset > region.length || sge.length > region.length - offset) {
+        return EFAULT;
+    }
+    if (advice == IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT || sge.length == 0) return 0;
+    return populate(reinterpret_cast<void*>(region.address + offset), sge.length, writes);
+}
+
+}  // namespace
+
+int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, std::uint32_t flags, ibv_sge* ranges,
+              std::uint32_t count) {
+    if (flags & ~std::uint32_t{IBV_ADVISE_MR_FLAG_FLUSH}) return EINVAL;
+    if (advice < IBV_ADVISE_MR_ADVICE_PREFETCH || advice > IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT) {
+        return EOPNOTSUPP;
+    }
+    if (count == 0) return EINVAL;
+    for (std::uint32_t i = 0; i < count; ++i) {
+        int status = advise_range(pd, advice, ranges[i]);
+        if (status != 0) return status;
+    }
+    return 0;
+}
+
+}  // namespace rdmalab::verbs

@@ -30,6 +30,22 @@ struct Pd : ibv_pd {
 struct Mr : ibv_mr {
     Mr() : ibv_mr{} {}
     unsigned access = 0;
+    bool is_local = false;  // the library may copy small payload from and to it: MrTable has it
+};
+
+struct Mw : ibv_mw {
+    Mw() : ibv_mw{} {}
+};
+
+struct Dm : ibv_dm {
+    Dm() : ibv_dm{} {}
+    Mapping memory;
+    std::size_t length = 0;
+};
+
+struct Xrcd : ibv_xrcd {
+    Xrcd() : ibv_xrcd{} {}
+    std::uint32_t handle = 0;
 };
 
 struct Ah : ibv_ah {
@@ -122,12 +138,16 @@ struct Srq : ibv_srq {
     std::uint32_t free_count = 0;  // guarded by queue.lock
     std::uint32_t generation = 0;
     std::uint32_t events_delivered = 0;
+    bool is_xrc = false;
 
     void release(std::uint32_t table_index) {
         std::lock_guard guard(queue.lock);
         if (free_count < queue.capacity) free_entries[free_count++] = table_index;
     }
 };
+
+// How a work request names the receiver: not at all, by an address handle, or by the remote SRQ.
+enum class Addressing : std::uint8_t { kConnected, kDatagram, kXrc };
 
 struct Qp : ibv_qp_ex {
     Qp() : ibv_qp_ex{} {}
@@ -142,6 +162,7 @@ struct Qp : ibv_qp_ex {
     std::uint32_t generation = 0;
     std::uint32_t allowed_opcodes = 0;  // bit per enum ibv_wr_opcode
     bool signal_all = false;
+    Addressing addressing = Addressing::kConnected;
     bool is_extended = false;  // has the ibv_wr_* functions
     // The card may have moved the QP to the error state: receives are then flushed only when it is
     // told of them.
@@ -162,6 +183,9 @@ struct Qp : ibv_qp_ex {
 inline Pd& pd_of(ibv_pd* pd) { return *static_cast<Pd*>(pd); }
 inline bool is_single_threaded(ibv_pd* pd) { return pd_of(pd).thread_domain != nullptr; }
 inline Context& context_of(const ibv_pd* pd) { return context_of(pd->context); }
+inline Mr& mr_of(ibv_mr* mr) { return *static_cast<Mr*>(mr); }
+inline Dm& dm_of(ibv_dm* dm) { return *static_cast<Dm*>(dm); }
+inline Xrcd& xrcd_of(ibv_xrcd* xrcd) { return *static_cast<Xrcd*>(xrcd); }
 inline Cq& cq_of(ibv_cq* cq) { return *static_cast<Cq*>(reinterpret_cast<ibv_cq_ex*>(cq)); }
 inline Cq& cq_of(ibv_cq_ex* cq) { return *static_cast<Cq*>(cq); }
 inline ibv_cq* public_cq(Cq& cq) { return reinterpret_cast<ibv_cq*>(static_cast<ibv_cq_ex*>(&cq)); }

@@ -17,8 +17,25 @@ ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* attributes);
 int dealloc_td(ibv_td* td);
 ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* attributes);
 ibv_cq_ex* create_cq_extended(ibv_context* context, ibv_cq_init_attr_ex* init);
+int modify_cq(ibv_cq* cq, ibv_modify_cq_attr* attributes);
 ibv_qp* create_qp_extended(ibv_context* context, ibv_qp_init_attr_ex* init);
 
+ibv_mr* alloc_null_mr(ibv_pd* pd);
+int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, std::uint32_t flags, ibv_sge* ranges,
+              std::uint32_t count);
+ibv_dm* alloc_dm(ibv_context* context, ibv_alloc_dm_attr* attributes);
+int free_dm(ibv_dm* dm);
+ibv_mr* reg_dm_mr(ibv_pd* pd, ibv_dm* dm, std::uint64_t offset, std::size_t length,
+                  unsigned access);
+ibv_xrcd* open_xrcd(ibv_context* context, ibv_xrcd_init_attr* attributes);
+int close_xrcd(ibv_xrcd* xrcd);
+ibv_srq* create_srq_extended(ibv_context* context, ibv_srq_init_attr_ex* init);
+int get_srq_number(ibv_srq* srq, std::uint32_t* number);
+ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attributes);
+
+ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type);
+int dealloc_mw(ibv_mw* mw);
+int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind);
 int poll_cq(ibv_cq* cq, int count, ibv_wc* completions);
 int request_notification(ibv_cq* cq, int solicited_only);
 int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);

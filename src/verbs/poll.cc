@@ -69,9 +69,10 @@ std::uint8_t retire_srq(const Context& context, const abi::Cqe& cqe) {
 }
 
 constexpr ibv_wc_opcode kOpcodes[] = {
-    IBV_WC_SEND,      IBV_WC_RDMA_WRITE, IBV_WC_RDMA_READ,
-    IBV_WC_COMP_SWAP, IBV_WC_FETCH_ADD,  IBV_WC_BIND_MW,
-    IBV_WC_LOCAL_INV, IBV_WC_RECV,       IBV_WC_RECV_RDMA_WITH_IMM,
+    IBV_WC_SEND,         IBV_WC_RDMA_WRITE, IBV_WC_RDMA_READ,
+    IBV_WC_COMP_SWAP,    IBV_WC_FETCH_ADD,  IBV_WC_BIND_MW,
+    IBV_WC_LOCAL_INV,    IBV_WC_RECV,       IBV_WC_RECV_RDMA_WITH_IMM,
+    IBV_WC_ATOMIC_WRITE,
 };
 
 void fill(ibv_wc& out, const abi::Cqe& cqe, std::uint8_t service_level) {

@@ -18,24 +18,43 @@ int write_inline(const Qp& qp, abi::SendEntry& entry, const ibv_send_wr& wr) {
     return 0;
 }
 
-// The remote end: of RDMA, of an atomic, or the UD address.
-int write_target(abi::SendEntry& entry, const OpcodeRule& rule, const Qp& qp,
-                 const ibv_send_wr& wr) {
-    if (rule.is_rdma) {
-        entry.remote_address = wr.wr.rdma.remote_addr;
-        entry.rkey = wr.wr.rdma.rkey;
-    } else if (rule.is_atomic) {
+// What is not sent often, kept out of the way of what is.
+int write_other_target(abi::SendEntry& entry, const OpcodeRule& rule, const ibv_send_wr& wr) {
+    if (rule.target == Target::kAtomic) {
         entry.remote_address = wr.wr.atomic.remote_addr;
         entry.rkey = wr.wr.atomic.rkey;
         entry.compare_add = wr.wr.atomic.compare_add;
         entry.swap = wr.wr.atomic.swap;
-    } else if (qp.qp_base.qp_type == IBV_QPT_UD) {
-        if (wr.wr.ud.ah == nullptr) return EINVAL;
-        entry.ah = wr.wr.ud.ah->handle;
-        entry.remote_qpn = wr.wr.ud.remote_qpn;
-        entry.remote_qkey = wr.wr.ud.remote_qkey;
+        return 0;
     }
+    if (wr.num_sge != 0 || wr.bind_mw.mw == nullptr) return EINVAL;
+    return write_bind(entry, *wr.bind_mw.mw, wr.bind_mw.rkey, wr.bind_mw.bind_info);
+}
+
+// Of a QP that is not connected to one peer queue for good.
+int write_address(abi::SendEntry& entry, const OpcodeRule& rule, const Qp& qp,
+                  const ibv_send_wr& wr) {
+    if (qp.addressing == Addressing::kXrc) {
+        if (rule.target != Target::kBind) entry.ah = wr.qp_type.xrc.remote_srqn;
+        return 0;
+    }
+    if (wr.wr.ud.ah == nullptr) return EINVAL;
+    entry.ah = wr.wr.ud.ah->handle;
+    entry.remote_qpn = wr.wr.ud.remote_qpn;
+    entry.remote_qkey = wr.wr.ud.remote_qkey;
     return 0;
+}
+
+// The remote end.
+int write_target(abi::SendEntry& entry, const OpcodeRule& rule, const Qp& qp,
+                 const ibv_send_wr& wr) {
+    if (rule.target == Target::kRdma) {
+        entry.remote_address = wr.wr.rdma.remote_addr;
+        entry.rkey = wr.wr.rdma.rkey;
+    } else if (rule.target != Target::kNone) {
+        if (int status = write_other_target(entry, rule, wr)) return status;
+    }
+    return qp.addressing == Addressing::kConnected ? 0 : write_address(entry, rule, qp, wr);
 }
 
 int write_send(const Qp& qp, abi::SendEntry& entry, const ibv_send_wr& wr) {

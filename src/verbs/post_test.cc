@@ -151,14 +151,74 @@ TEST_F(PostTest, each_service_refuses_what_it_does_not_define) {
     EXPECT_EQ(post_send(uc, wr), 0);
     wr.opcode = IBV_WR_RDMA_READ;
     EXPECT_EQ(post_send(uc, wr), EINVAL);
-    wr.opcode = IBV_WR_BIND_MW;
+    wr.opcode = IBV_WR_TSO;
+    EXPECT_EQ(post_send(qp_, wr), EINVAL);
+    wr.opcode = static_cast<ibv_wr_opcode>(14);
     EXPECT_EQ(post_send(qp_, wr), EINVAL);
     wr.opcode = IBV_WR_ATOMIC_WRITE;
-    EXPECT_EQ(post_send(qp_, wr), EINVAL);
+    EXPECT_EQ(post_send(uc, wr), EINVAL);
     wr.opcode = IBV_WR_SEND;  // without an address handle
     EXPECT_EQ(post_send(ud, wr), EINVAL);
     EXPECT_EQ(ibv_destroy_qp(ud), 0);
     EXPECT_EQ(ibv_destroy_qp(uc), 0);
+}
+
+TEST_F(PostTest, a_bind_says_which_window_covers_what) {
+    ibv_mw window{};
+    window.context = context_;
+    window.pd = pd_;
+    window.rkey = 0x1234'5600;
+    window.type = IBV_MW_TYPE_2;
+    ibv_send_wr wr{};
+    wr.wr_id = 5;
+    wr.opcode = IBV_WR_BIND_MW;
+    wr.bind_mw = {&window, 0x1234'5677, {mr_, 0x9000, 100, IBV_ACCESS_REMOTE_READ}};
+    ASSERT_EQ(post_send(qp_, wr), 0);
+    const abi::SendEntry& entry = card_.send_entry(qpn(), 0);
+    EXPECT_EQ(entry.opcode, static_cast<std::uint8_t>(abi::SendOpcode::kBindMw));
+    EXPECT_EQ(entry.rkey, 0x1234'5677u);
+    EXPECT_EQ(entry.ah, mr_->lkey);
+    EXPECT_EQ(entry.remote_address, 0x9000u);
+    EXPECT_EQ(entry.compare_add, 100u);
+    EXPECT_EQ(entry.remote_qkey, unsigned{IBV_ACCESS_REMOTE_READ});
+    wr.bind_mw.rkey = 0x1234'5700;  // another window's
+    EXPECT_EQ(post_send(qp_, wr), EINVAL);
+    wr.bind_mw.rkey = 0x1234'5677;
+    wr.bind_mw.bind_info.mr = nullptr;
+    EXPECT_EQ(post_send(qp_, wr), EINVAL);
+    EXPECT_EQ(card_.send_producer(qpn()), 1u);
+}
+
+TEST_F(PostTest, a_window_of_type_1_gets_its_next_key_when_it_is_bound) {
+    ibv_mw window{};
+    window.context = context_;
+    window.pd = pd_;
+    window.rkey = 0x1234'56ff;
+    window.type = IBV_MW_TYPE_1;
+    ibv_mw_bind bind{};
+    bind.wr_id = 9;
+    bind.bind_info = {mr_, reinterpret_cast<std::uintptr_t>(buffer_.data()), 64,
+                      IBV_ACCESS_REMOTE_WRITE};
+    ASSERT_EQ(ibv_bind_mw(qp_, &window, &bind), 0);
+    EXPECT_EQ(window.rkey, 0x1234'5600u);
+    EXPECT_EQ(card_.send_entry(qpn(), 0).rkey, 0x1234'5600u);
+    bind.bind_info.mw_access_flags = IBV_ACCESS_ZERO_BASED;
+    EXPECT_EQ(ibv_bind_mw(qp_, &window, &bind), EINVAL);
+    EXPECT_EQ(window.rkey, 0x1234'5600u);
+}
+
+TEST_F(PostTest, an_xrc_send_names_the_remote_srq) {
+    ibv_qp* xrc = create_qp(IBV_QPT_XRC_SEND);
+    ASSERT_NE(xrc, nullptr);
+    move_to(xrc, IBV_QPS_RTS);
+    ibv_send_wr wr{};
+    wr.opcode = IBV_WR_RDMA_WRITE;
+    wr.wr.rdma = {0x100, 7};
+    wr.qp_type.xrc.remote_srqn = 0x55;
+    ASSERT_EQ(post_send(xrc, wr), 0);
+    EXPECT_EQ(card_.send_entry(xrc->qp_num, 0).ah, 0x55u);
+    EXPECT_EQ(card_.send_entry(xrc->qp_num, 0).rkey, 7u);
+    EXPECT_EQ(ibv_destroy_qp(xrc), 0);
 }
 
 TEST_F(PostTest, a_ud_send_names_the_address_handle) {

@@ -18,16 +18,17 @@ int check_init(const Context& context, const ibv_qp_init_attr& init) {
         case IBV_QPT_RC:
         case IBV_QPT_UC:
         case IBV_QPT_UD:
+        case IBV_QPT_XRC_SEND:
             break;
         case IBV_QPT_RAW_PACKET:
-        case IBV_QPT_XRC_SEND:
-        case IBV_QPT_XRC_RECV:
         case IBV_QPT_DRIVER:
             return EOPNOTSUPP;
         default:
             return EINVAL;
     }
-    if (init.send_cq == nullptr || init.recv_cq == nullptr) return EINVAL;
+    bool is_xrc = init.qp_type == IBV_QPT_XRC_SEND;
+    if (init.send_cq == nullptr || (init.recv_cq == nullptr && !is_xrc)) return EINVAL;
+    if (is_xrc && init.srq != nullptr) return EINVAL;
     if (cap.max_send_wr > limits.wqe_max || cap.max_recv_wr > limits.wqe_max) return EINVAL;
     if (cap.max_send_sge > limits.sge_max || cap.max_recv_sge > limits.sge_max) return EINVAL;
     if (cap.max_inline_data > limits.inline_max) return EINVAL;
@@ -35,18 +36,20 @@ int check_init(const Context& context, const ibv_qp_init_attr& init) {
 }
 
 abi::CreateQpRequest request_for(const ibv_pd& pd, const ibv_qp_init_attr& init) {
-    bool has_rq = init.srq == nullptr;
+    bool is_xrc = init.qp_type == IBV_QPT_XRC_SEND;
+    bool has_rq = init.srq == nullptr && !is_xrc;
     return {.type = init.qp_type,
             .pd = pd.handle,
             .send_cq = init.send_cq->handle,
-            .recv_cq = init.recv_cq->handle,
-            .srq = has_rq ? abi::kNoSrq : init.srq->handle,
+            .recv_cq = is_xrc ? 0 : init.recv_cq->handle,
+            .srq = init.srq == nullptr ? abi::kNoSrq : init.srq->handle,
             .send_wr_max = init.cap.max_send_wr,
             .recv_wr_max = has_rq ? init.cap.max_recv_wr : 0,
             .send_sge_max = init.cap.max_send_sge,
             .recv_sge_max = has_rq ? init.cap.max_recv_sge : 0,
             .inline_max = init.cap.max_inline_data,
-            .signal_all = init.sq_sig_all ? 1u : 0u};
+            .signal_all = init.sq_sig_all ? 1u : 0u,
+            .xrcd = abi::kNoXrcd};
 }
 
 int bind_send_queue(Qp& qp, const abi::CreateQpReply& reply) {
@@ -81,7 +84,7 @@ int bind_recv_queue(Qp& qp, const abi::CreateQpReply& reply) {
 
 void publish_to_program(Qp& qp, ibv_pd* pd, ibv_qp_init_attr& init) {
     ibv_qp& base = qp.base();
-    base.context = pd->context;
+    base.context = &qp.owner->context;
     base.qp_context = init.qp_context;
     base.pd = pd;
     base.send_cq = init.send_cq;
@@ -99,6 +102,8 @@ void publish_to_program(Qp& qp, ibv_pd* pd, ibv_qp_init_attr& init) {
     qp.init = init;
     qp.signal_all = init.sq_sig_all != 0;
     qp.allowed_opcodes = allowed_opcodes(init.qp_type);
+    if (init.qp_type == IBV_QPT_UD) qp.addressing = Addressing::kDatagram;
+    if (init.qp_type == IBV_QPT_XRC_SEND) qp.addressing = Addressing::kXrc;
 }
 
 int enter_tables(Qp& qp) {
@@ -117,12 +122,8 @@ void leave_tables(Qp& qp) {
     if (*link != nullptr) *link = qp.next_in_context;
 }
 
-int create_on_card(Qp& qp, ibv_pd* pd, ibv_qp_init_attr& init) {
-    abi::CreateQpReply reply{};
-    Connection& connection = qp.owner->connection;
-    if (int status = connection.call(abi::Op::kCreateQp, request_for(*pd, init), reply)) {
-        return status;
-    }
+// What the card has made becomes the QP that the program sees.
+int take_over(Qp& qp, const abi::CreateQpReply& reply, ibv_pd* pd, ibv_qp_init_attr& init) {
     qp.base().qp_num = reply.qpn;
     qp.base().handle = reply.qpn;
     qp.slot = reply.slot;
@@ -133,13 +134,35 @@ int create_on_card(Qp& qp, ibv_pd* pd, ibv_qp_init_attr& init) {
         publish_to_program(qp, pd, init);
         status = enter_tables(qp);
     }
-    if (status != 0) connection.call(abi::Op::kDestroyQp, abi::HandleRequest{reply.qpn});
+    if (status != 0) {
+        qp.owner->connection.call(abi::Op::kDestroyQp, abi::HandleRequest{reply.qpn});
+    }
     return status;
 }
 
+template <class Request>
+Qp* make_qp(Context& context, abi::Op op, const Request& request, ibv_pd* pd,
+            ibv_qp_init_attr& init) {
+    auto* qp = new (std::nothrow) Qp();
+    if (qp == nullptr) return fail(ENOMEM);
+    qp->owner = &context;
+    qp->needs_lock = pd == nullptr || !is_single_threaded(pd);
+    abi::CreateQpReply reply{};
+    int status = context.connection.call(op, request, reply);
+    if (status == 0) status = take_over(*qp, reply, pd, init);
+    if (status != 0) {
+        delete qp;
+        return fail(status);
+    }
+    return qp;
+}
+
+// An XRC QP has one CQ or none; what arrived through it belongs to the SRQ.
 void discard_all_completions(Qp& qp) {
-    discard_completions(cq_of(qp.base().send_cq), qp);
-    if (qp.base().recv_cq != qp.base().send_cq) discard_completions(cq_of(qp.base().recv_cq), qp);
+    ibv_qp& base = qp.base();
+    if (base.send_cq != nullptr) discard_completions(cq_of(base.send_cq), qp);
+    bool is_other = base.recv_cq != nullptr && base.recv_cq != base.send_cq;
+    if (is_other) discard_completions(cq_of(base.recv_cq), qp);
 }
 
 // In RESET the queues are empty. Indexes go on: the card has dropped everything that was posted.
@@ -168,15 +191,25 @@ void wait_for_acknowledgements(Qp& qp) {
 Qp* create_qp(ibv_pd* pd, ibv_qp_init_attr& init) {
     Context& context = context_of(pd);
     if (int status = check_init(context, init)) return fail(status);
-    auto* qp = new (std::nothrow) Qp();
-    if (qp == nullptr) return fail(ENOMEM);
-    qp->owner = &context;
-    qp->needs_lock = !is_single_threaded(pd);
-    if (int status = create_on_card(*qp, pd, init)) {
-        delete qp;
-        return fail(status);
-    }
-    return qp;
+    return make_qp(context, abi::Op::kCreateQp, request_for(*pd, init), pd, init);
+}
+
+Qp* create_target_qp(Context& context, Xrcd& xrcd, ibv_qp_init_attr& init) {
+    if (init.srq != nullptr) return fail(EINVAL);
+    init.send_cq = init.recv_cq = nullptr;
+    abi::CreateQpRequest request{};
+    request.type = IBV_QPT_XRC_RECV;
+    request.srq = abi::kNoSrq;
+    request.xrcd = xrcd.handle;
+    return make_qp(context, abi::Op::kCreateQp, request, nullptr, init);
+}
+
+Qp* open_target_qp(Context& context, Xrcd& xrcd, std::uint32_t qpn, void* qp_context) {
+    ibv_qp_init_attr init{};
+    init.qp_context = qp_context;
+    init.qp_type = IBV_QPT_XRC_RECV;
+    abi::OpenQpRequest request{.xrcd = xrcd.handle, .qpn = qpn};
+    return make_qp(context, abi::Op::kOpenQp, request, nullptr, init);
 }
 
 int destroy_qp(Qp& qp) {

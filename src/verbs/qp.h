@@ -7,6 +7,9 @@ namespace rdmalab::verbs {
 
 // Null and errno when it fails. `init.cap` is updated to what the QP really has.
 Qp* create_qp(ibv_pd* pd, ibv_qp_init_attr& init);
+// XRC: the receiving end, which has a domain and nothing else; and one that another process made.
+Qp* create_target_qp(Context& context, Xrcd& xrcd, ibv_qp_init_attr& init);
+Qp* open_target_qp(Context& context, Xrcd& xrcd, std::uint32_t qpn, void* qp_context);
 int destroy_qp(Qp& qp);
 
 abi::AhAttributes to_abi(const ibv_ah_attr& in);

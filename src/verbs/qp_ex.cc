@@ -95,6 +95,34 @@ void send_invalidate(ibv_qp_ex* qp, std::uint32_t rkey) {
     if (abi::SendEntry* entry = begin(qp_of(qp), IBV_WR_SEND_WITH_INV)) entry->immediate = rkey;
 }
 
+void local_invalidate(ibv_qp_ex* qp, std::uint32_t rkey) {
+    if (abi::SendEntry* entry = begin(qp_of(qp), IBV_WR_LOCAL_INV)) entry->immediate = rkey;
+}
+
+void bind_window(ibv_qp_ex* public_qp, ibv_mw* mw, std::uint32_t rkey,
+                 const ibv_mw_bind_info* info) {
+    Qp& qp = qp_of(public_qp);
+    if (abi::SendEntry* entry = begin(qp, IBV_WR_BIND_MW)) {
+        if (int status = write_bind(*entry, *mw, rkey, *info)) qp.batch_error = status;
+    }
+}
+
+// The eight bytes are copied here.
+void atomic_write(ibv_qp_ex* public_qp, std::uint32_t rkey, std::uint64_t address,
+                  const void* data) {
+    Qp& qp = qp_of(public_qp);
+    begin_rdma(public_qp, IBV_WR_ATOMIC_WRITE, rkey, address);
+    if (qp.batch_entry == nullptr) return;
+    begin_inline(*qp.batch_entry);
+    if (int status = append_inline(qp, *qp.batch_entry, data, sizeof(std::uint64_t))) {
+        qp.batch_error = status;
+    }
+}
+
+void set_xrc_srq(ibv_qp_ex* qp, std::uint32_t number) {
+    if (abi::SendEntry* entry = qp_of(qp).batch_entry) entry->ah = number;
+}
+
 void set_ud_address(ibv_qp_ex* qp, ibv_ah* ah, std::uint32_t qpn, std::uint32_t qkey) {
     if (abi::SendEntry* entry = qp_of(qp).batch_entry) {
         entry->ah = ah->handle;
@@ -151,6 +179,9 @@ std::uint64_t offered_operations(ibv_qp_type type) {
         {IBV_WR_ATOMIC_CMP_AND_SWP, IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP},
         {IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD},
         {IBV_WR_SEND_WITH_INV, IBV_QP_EX_WITH_SEND_WITH_INV},
+        {IBV_WR_LOCAL_INV, IBV_QP_EX_WITH_LOCAL_INV},
+        {IBV_WR_BIND_MW, IBV_QP_EX_WITH_BIND_MW},
+        {IBV_WR_ATOMIC_WRITE, IBV_QP_EX_WITH_ATOMIC_WRITE},
     };
     std::uint64_t flags = 0;
     for (const auto& pair : kPairs) {
@@ -171,7 +202,11 @@ void install_batch_functions(ibv_qp_ex& qp) {
     qp.wr_send = send;
     qp.wr_send_imm = send_imm;
     qp.wr_send_inv = send_invalidate;
+    qp.wr_local_inv = local_invalidate;
+    qp.wr_bind_mw = bind_window;
+    qp.wr_atomic_write = atomic_write;
     qp.wr_set_ud_addr = set_ud_address;
+    qp.wr_set_xrc_srqn = set_xrc_srq;
     qp.wr_set_sge = set_sge;
     qp.wr_set_sge_list = set_sge_list;
     qp.wr_set_inline_data = set_inline_data;
@@ -179,14 +214,17 @@ void install_batch_functions(ibv_qp_ex& qp) {
 }
 
 int check_extended_init(const ibv_qp_init_attr_ex& init) {
-    constexpr std::uint32_t kUnderstood =
-        IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-    constexpr std::uint32_t kDefined = kUnderstood | IBV_QP_INIT_ATTR_XRCD |
-                                       IBV_QP_INIT_ATTR_MAX_TSO_HEADER |
+    constexpr std::uint32_t kUnderstood = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS |
+                                          IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_XRCD;
+    constexpr std::uint32_t kDefined = kUnderstood | IBV_QP_INIT_ATTR_MAX_TSO_HEADER |
                                        IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH;
     if (init.comp_mask & ~kDefined) return EINVAL;
     if (init.comp_mask & ~kUnderstood) return EOPNOTSUPP;
-    if (!(init.comp_mask & IBV_QP_INIT_ATTR_PD)) return EINVAL;
+    // The receiving end of XRC has a domain, everything else has a PD.
+    bool is_target = init.qp_type == IBV_QPT_XRC_RECV;
+    std::uint32_t home = is_target ? IBV_QP_INIT_ATTR_XRCD : IBV_QP_INIT_ATTR_PD;
+    if (!(init.comp_mask & home)) return EINVAL;
+    if (is_target && init.xrcd == nullptr) return EINVAL;
     if ((init.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && init.create_flags != 0) {
         return EOPNOTSUPP;
     }
@@ -199,7 +237,7 @@ int check_extended_init(const ibv_qp_init_attr_ex& init) {
 
 }  // namespace
 
-ibv_qp* create_qp_extended(ibv_context*, ibv_qp_init_attr_ex* init) {
+ibv_qp* create_qp_extended(ibv_context* context, ibv_qp_init_attr_ex* init) {
     if (int status = check_extended_init(*init)) return fail(status);
     ibv_qp_init_attr basic{.qp_context = init->qp_context,
                            .send_cq = init->send_cq,
@@ -208,7 +246,9 @@ ibv_qp* create_qp_extended(ibv_context*, ibv_qp_init_attr_ex* init) {
                            .cap = init->cap,
                            .qp_type = init->qp_type,
                            .sq_sig_all = init->sq_sig_all};
-    Qp* qp = create_qp(init->pd, basic);
+    Qp* qp = init->qp_type == IBV_QPT_XRC_RECV
+                 ? create_target_qp(context_of(context), xrcd_of(init->xrcd), basic)
+                 : create_qp(init->pd, basic);
     if (qp == nullptr) return nullptr;
     init->cap = basic.cap;
     if (init->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {

@@ -1,3 +1,5 @@
+#include <fcntl.h>
+
 #include <cerrno>
 
 #include "verbs/fixture.h"
@@ -25,7 +27,8 @@ protected:
         IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |
         IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ |
         IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |
-        IBV_QP_EX_WITH_SEND_WITH_INV;
+        IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW |
+        IBV_QP_EX_WITH_ATOMIC_WRITE;
 
     ibv_qp_init_attr_ex request(ibv_qp_type type, std::uint64_t operations) {
         ibv_qp_init_attr_ex init{};
@@ -72,6 +75,46 @@ TEST_F(QpExTest, a_batch_becomes_visible_as_a_whole) {
     EXPECT_EQ(payload_of(entry(1)), "1234");
 }
 
+TEST_F(QpExTest, windows_and_atomic_writes_are_entries_like_others) {
+    ibv_mw window{};
+    window.rkey = 0x500;
+    ibv_mw_bind_info info{mr_, 0x9000, 100, IBV_ACCESS_REMOTE_WRITE};
+    ibv_wr_start(ex_);
+    ibv_wr_bind_mw(ex_, &window, 0x501, &info);
+    ibv_wr_atomic_write(ex_, 7, 0x200, "abcdefgh");
+    ibv_wr_local_inv(ex_, 0x501);
+    ASSERT_EQ(ibv_wr_complete(ex_), 0);
+    EXPECT_EQ(entry(0).rkey, 0x501u);
+    EXPECT_EQ(entry(0).compare_add, 100u);
+    EXPECT_EQ(entry(1).remote_address, 0x200u);
+    EXPECT_EQ(entry(1).flags, abi::kSendInline);
+    EXPECT_EQ(payload_of(entry(1)), "abcdefgh");
+    EXPECT_EQ(entry(2).immediate, 0x501u);
+    ibv_wr_start(ex_);
+    ibv_wr_bind_mw(ex_, &window, 0x701, &info);
+    EXPECT_EQ(ibv_wr_complete(ex_), EINVAL);
+}
+
+TEST_F(QpExTest, the_receiving_end_of_xrc_has_a_domain_only) {
+    ibv_qp_init_attr_ex init{};
+    init.qp_type = IBV_QPT_XRC_RECV;
+    EXPECT_EQ(ibv_create_qp_ex(context_, &init), nullptr);
+    EXPECT_EQ(errno, EINVAL);
+    ibv_xrcd_init_attr domain{.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+                              .fd = -1,
+                              .oflags = O_CREAT};
+    init.xrcd = ibv_open_xrcd(context_, &domain);
+    ASSERT_NE(init.xrcd, nullptr);
+    init.comp_mask = IBV_QP_INIT_ATTR_XRCD;
+    ibv_qp* target = ibv_create_qp_ex(context_, &init);
+    ASSERT_NE(target, nullptr);
+    EXPECT_EQ(target->pd, nullptr);
+    EXPECT_EQ(target->send_cq, nullptr);
+    EXPECT_EQ(target->context, context_);
+    EXPECT_EQ(ibv_destroy_qp(target), 0);
+    EXPECT_EQ(ibv_close_xrcd(init.xrcd), 0);
+}
+
 TEST_F(QpExTest, an_aborted_batch_leaves_nothing) {
     ibv_wr_start(ex_);
     ibv_wr_send(ex_);
@@ -110,8 +153,8 @@ TEST_F(QpExTest, operations_that_the_service_lacks_are_not_supported) {
     ibv_qp_init_attr_ex ud = request(IBV_QPT_UD, IBV_QP_EX_WITH_RDMA_WRITE);
     EXPECT_EQ(ibv_create_qp_ex(context_, &ud), nullptr);
     EXPECT_EQ(errno, EOPNOTSUPP);
-    ibv_qp_init_attr_ex window = request(IBV_QPT_RC, IBV_QP_EX_WITH_BIND_MW);
-    EXPECT_EQ(ibv_create_qp_ex(context_, &window), nullptr);
+    ibv_qp_init_attr_ex segments = request(IBV_QPT_RC, IBV_QP_EX_WITH_TSO);
+    EXPECT_EQ(ibv_create_qp_ex(context_, &segments), nullptr);
     EXPECT_EQ(errno, EOPNOTSUPP);
     ibv_qp_init_attr_ex nonsense = request(IBV_QPT_RC, 1ull << 60);
     EXPECT_EQ(ibv_create_qp_ex(context_, &nonsense), nullptr);

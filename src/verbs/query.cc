@@ -8,6 +8,8 @@
 
 #include <algorithm>
 
+#include "base/identity.h"
+#include "base/link_speed.h"
 #include "verbs/gids.h"
 #include "verbs/objects.h"
 #include "verbs/operations.h"
@@ -16,10 +18,8 @@ namespace rdmalab::verbs {
 
 namespace {
 
-// IEEE OUI of the vendor: one from the locally administered space. A real vendor's would switch on
-// that vendor's special cases in perftest, UCX and rdma-core's tests.
-constexpr std::uint32_t kVendorId = 0x02'72'6c;
-constexpr std::uint32_t kVendorPartId = 1;
+// Bit of the kernel's ib_user_verbs.h; this verbs.h has the operation but not the capability.
+constexpr std::uint64_t kAtomicWriteCap = 1ull << 40;
 constexpr std::uint64_t kClockKhz = 1'000'000;  // timestamps count nanoseconds
 
 void fill_limits(ibv_device_attr& out, const abi::OpenContextReply& limits) {
@@ -41,6 +41,7 @@ void fill_limits(ibv_device_attr& out, const abi::OpenContextReply& limits) {
     out.max_srq = static_cast<int>(limits.srq_max);
     out.max_srq_wr = static_cast<int>(limits.srq_wr_max);
     out.max_srq_sge = static_cast<int>(limits.sge_max);
+    out.max_mw = static_cast<int>(limits.mw_max);
 }
 
 void fill_device(ibv_device_attr& out, const Context& context) {
@@ -51,15 +52,28 @@ void fill_device(ibv_device_attr& out, const Context& context) {
     out.max_mr_size = UINT64_MAX;
     // Any page size from the system's upwards.
     out.page_size_cap = ~(static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)) - 1);
-    out.vendor_id = kVendorId;
-    out.vendor_part_id = kVendorPartId;
+    out.vendor_id = identity::kVendorId;
+    out.vendor_part_id = identity::kVendorPartId;
     out.hw_ver = 1;
     out.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT |
-                           IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN;
+                           IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |
+                           IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_XRC;
     out.atomic_cap = IBV_ATOMIC_HCA;
     out.max_pkeys = 1;
     out.phys_port_cnt = 1;
     fill_limits(out, context.attributes);
+}
+
+// The card reaches memory through the page tables of the process, and pages that are missing come
+// when it does: that holds for every service and every operation.
+void fill_odp(ibv_device_attr_ex& out) {
+    constexpr std::uint32_t kUd =
+        IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
+    constexpr std::uint32_t kUc = kUd | IBV_ODP_SUPPORT_WRITE;
+    constexpr std::uint32_t kRc = kUc | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
+    out.odp_caps.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
+    out.odp_caps.per_transport_caps = {kRc, kUc, kUd};
+    out.xrc_odp_caps = kRc;
 }
 
 void fill_device_extended(ibv_device_attr_ex& out, const Context& context) {
@@ -67,32 +81,16 @@ void fill_device_extended(ibv_device_attr_ex& out, const Context& context) {
     fill_device(out.orig_attr, context);
     out.completion_timestamp_mask = UINT64_MAX;
     out.hca_core_clock = kClockKhz;
-    out.device_cap_flags_ex = out.orig_attr.device_cap_flags;
+    out.device_cap_flags_ex = out.orig_attr.device_cap_flags | kAtomicWriteCap;
+    out.max_dm_size = context.attributes.dm_max;
+    fill_odp(out);
+    out.cq_mod_caps = {.max_cq_count = abi::kModerationCountMax,
+                       .max_cq_period = abi::kModerationPeriodMax};
     out.phys_port_cnt_ex = out.orig_attr.phys_port_cnt;
 }
 
-struct LinkSpeed {
-    std::uint64_t bits_per_second;
-    std::uint8_t width, speed;  // encodings of PortInfo, IBTA vol. 1, 14.2.5.6
-};
-constexpr std::uint8_t k1x = 1, k4x = 2;
-constexpr std::uint8_t kSdr = 1, kQdr = 4, kEdr = 32, kHdr = 64, kNdr = 128;
-constexpr std::uint64_t kGiga = 1'000'000'000;
-constexpr LinkSpeed kLinkSpeeds[] = {
-    {5 * kGiga / 2, k1x, kSdr}, {10 * kGiga, k1x, kQdr},  {25 * kGiga, k1x, kEdr},
-    {40 * kGiga, k4x, kQdr},    {50 * kGiga, k1x, kHdr},  {100 * kGiga, k4x, kEdr},
-    {200 * kGiga, k4x, kHdr},   {400 * kGiga, k4x, kNdr},
-};
-constexpr std::uint64_t kUnlimitedShownAs = 100 * kGiga;
-
-// The slowest kind of link that carries the rate.
-LinkSpeed link_speed(std::uint64_t rate_bps) {
-    std::uint64_t rate = rate_bps == 0 ? kUnlimitedShownAs : rate_bps;
-    for (const LinkSpeed& link : kLinkSpeeds) {
-        if (rate <= link.bits_per_second) return link;
-    }
-    return *std::prev(std::end(kLinkSpeeds));
-}
+// What the device is stays true in the child of a fork, which has no card; a dead card is none.
+bool is_known(const Context& context) { return context.is_abandoned || !context.is_dead(); }
 
 ibv_mtu mtu_code(std::uint32_t bytes) {
     if (bytes >= 4096) return IBV_MTU_4096;
@@ -108,7 +106,7 @@ int fill_port(Context& context, std::uint8_t port, ibv_port_attr& out) {
     int status = context.connection.call(abi::Op::kQueryPort, ByteView(),
                                          std::as_writable_bytes(std::span(&reply, 1)));
     if (status != 0) return status;
-    LinkSpeed link = link_speed(reply.rate_bps);
+    const LinkSpeed& speed = link_speed_for(reply.rate_bps);
     out = {};
     out.state = static_cast<ibv_port_state>(reply.state);
     out.max_mtu = mtu_code(reply.mtu_max);
@@ -119,8 +117,8 @@ int fill_port(Context& context, std::uint8_t port, ibv_port_attr& out) {
         std::min<std::uint64_t>(context.attributes.message_max, UINT32_MAX));
     out.pkey_tbl_len = 1;
     out.max_vl_num = 1;
-    out.active_width = link.width;
-    out.active_speed = link.speed;
+    out.active_width = speed.width;
+    out.active_speed = speed.speed;
     out.phys_state = reply.state == IBV_PORT_ACTIVE ? kLinkUp : kPolling;
     out.link_layer = IBV_LINK_LAYER_ETHERNET;
     out.flags = IBV_QPF_GRH_REQUIRED;
@@ -142,7 +140,7 @@ int query_device_extended(ibv_context* context, const ibv_query_device_ex_input*
                           ibv_device_attr_ex* attributes, std::size_t size) {
     if (input != nullptr && input->comp_mask != 0) return EINVAL;
     if (size < sizeof(ibv_device_attr)) return EINVAL;
-    if (context_of(context).is_dead()) return EIO;
+    if (!is_known(context_of(context))) return EIO;
     ibv_device_attr_ex full;
     fill_device_extended(full, context_of(context));
     memset(attributes, 0, size);
@@ -156,7 +154,7 @@ using namespace rdmalab;
 using namespace rdmalab::verbs;
 
 extern "C" int ibv_query_device(ibv_context* context, ibv_device_attr* attributes) {
-    if (context_of(context).is_dead()) return EIO;
+    if (!is_known(context_of(context))) return EIO;
     fill_device(*attributes, context_of(context));
     return 0;
 }

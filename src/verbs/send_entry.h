@@ -2,6 +2,7 @@
 // (qp_ex.cc).
 #pragma once
 
+#include <errno.h>
 #include <string.h>
 
 #include <cstdint>
@@ -10,38 +11,51 @@
 
 namespace rdmalab::verbs {
 
+// What a work request says about the remote end.
+enum class Target : std::uint8_t { kNone, kRdma, kAtomic, kBind };
+
 struct OpcodeRule {
     abi::SendOpcode opcode;
-    bool is_supported;
     bool carries_payload;  // the SGEs are what is sent, so it may ride along or be inline
-    bool is_rdma;          // remote address and key in wr.rdma
-    bool is_atomic;        // remote address and key in wr.atomic
+    Target target;
 };
 
-// By enum ibv_wr_opcode. Memory windows, TSO and atomic write are not offered by the card.
+// By enum ibv_wr_opcode. Where the enum has gaps, and for TSO, the rule is never used: no QP may
+// post it.
+inline constexpr OpcodeRule kNotOffered = {abi::SendOpcode::kSend, false, Target::kNone};
 inline constexpr OpcodeRule kOpcodeRules[] = {
-    {abi::SendOpcode::kWrite, true, true, true, false},
-    {abi::SendOpcode::kWriteImm, true, true, true, false},
-    {abi::SendOpcode::kSend, true, true, false, false},
-    {abi::SendOpcode::kSendImm, true, true, false, false},
-    {abi::SendOpcode::kRead, true, false, true, false},
-    {abi::SendOpcode::kCompareSwap, true, false, false, true},
-    {abi::SendOpcode::kFetchAdd, true, false, false, true},
-    {abi::SendOpcode::kLocalInvalidate, false, false, false, false},
-    {abi::SendOpcode::kBindMw, false, false, false, false},
-    {abi::SendOpcode::kSendInvalidate, true, true, false, false},
+    {abi::SendOpcode::kWrite, true, Target::kRdma},
+    {abi::SendOpcode::kWriteImm, true, Target::kRdma},
+    {abi::SendOpcode::kSend, true, Target::kNone},
+    {abi::SendOpcode::kSendImm, true, Target::kNone},
+    {abi::SendOpcode::kRead, false, Target::kRdma},
+    {abi::SendOpcode::kCompareSwap, false, Target::kAtomic},
+    {abi::SendOpcode::kFetchAdd, false, Target::kAtomic},
+    {abi::SendOpcode::kLocalInvalidate, false, Target::kNone},
+    {abi::SendOpcode::kBindMw, false, Target::kBind},
+    {abi::SendOpcode::kSendInvalidate, true, Target::kNone},
+    kNotOffered,
+    kNotOffered,
+    kNotOffered,
+    kNotOffered,
+    kNotOffered,
+    {abi::SendOpcode::kAtomicWrite, true, Target::kRdma},
 };
 inline constexpr unsigned kOpcodeCount = sizeof(kOpcodeRules) / sizeof(kOpcodeRules[0]);
+static_assert(kOpcodeCount == IBV_WR_ATOMIC_WRITE + 1);
 
 // The opcodes a QP of this type may post, one bit each (table in ibv_post_send(3); send with
 // invalidate is defined for RC only, IBTA vol. 1, table 36).
 constexpr std::uint32_t allowed_opcodes(ibv_qp_type type) {
     constexpr std::uint32_t kUd = 1u << IBV_WR_SEND | 1u << IBV_WR_SEND_WITH_IMM;
-    constexpr std::uint32_t kUc = kUd | 1u << IBV_WR_RDMA_WRITE | 1u << IBV_WR_RDMA_WRITE_WITH_IMM;
+    constexpr std::uint32_t kUc = kUd | 1u << IBV_WR_RDMA_WRITE | 1u << IBV_WR_RDMA_WRITE_WITH_IMM |
+                                  1u << IBV_WR_LOCAL_INV | 1u << IBV_WR_BIND_MW;
     constexpr std::uint32_t kRc = kUc | 1u << IBV_WR_RDMA_READ | 1u << IBV_WR_ATOMIC_CMP_AND_SWP |
-                                  1u << IBV_WR_ATOMIC_FETCH_AND_ADD | 1u << IBV_WR_SEND_WITH_INV;
+                                  1u << IBV_WR_ATOMIC_FETCH_AND_ADD | 1u << IBV_WR_SEND_WITH_INV |
+                                  1u << IBV_WR_ATOMIC_WRITE;
     switch (type) {
         case IBV_QPT_RC:
+        case IBV_QPT_XRC_SEND:
             return kRc;
         case IBV_QPT_UC:
             return kUc;
@@ -117,6 +131,25 @@ inline void begin_inline(abi::SendEntry& entry) {
     entry.sge_count = 0;
     entry.data_length = 0;
     entry.flags |= abi::kSendInline;
+}
+
+// A bind has no SGEs; what it needs stands in fields that mean something else otherwise
+// (card/ring_abi.h).
+inline int write_bind(abi::SendEntry& entry, const ibv_mw& mw, std::uint32_t rkey,
+                      const ibv_mw_bind_info& info) {
+    constexpr unsigned kKnown = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                                IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+                                IBV_ACCESS_ZERO_BASED;
+    unsigned access = info.mw_access_flags & ~unsigned{IBV_ACCESS_OPTIONAL_RANGE};
+    if ((access & ~kKnown) || (info.mr == nullptr && info.length != 0)) return EINVAL;
+    // The tag is the program's to choose, the rest of the key says which window it is.
+    if ((rkey ^ mw.rkey) >> 8) return EINVAL;
+    entry.rkey = rkey;
+    entry.ah = info.mr != nullptr ? info.mr->lkey : 0;
+    entry.remote_address = info.addr;
+    entry.compare_add = info.length;
+    entry.remote_qkey = access;
+    return 0;
 }
 
 // Makes everything up to `head` visible to the card: one store and one doorbell per call.

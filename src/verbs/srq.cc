@@ -1,3 +1,5 @@
+#include "verbs/srq.h"
+
 #include <errno.h>
 
 #include <new>
@@ -27,12 +29,14 @@ int bind(Srq& srq, const abi::CreateSrqReply& reply) {
     return context.srqs.insert(srq.handle, &srq) ? 0 : ENOMEM;
 }
 
-int create_on_card(Srq& srq, const ibv_srq_attr& attributes) {
+int create_on_card(Srq& srq, const SrqRequest& r, const ibv_srq_attr& attributes) {
     Context& context = context_of(srq.context);
     abi::CreateSrqRequest request{.pd = srq.pd->handle,
                                   .wr_max = attributes.max_wr,
                                   .sge_max = attributes.max_sge,
-                                  .limit = attributes.srq_limit};
+                                  .limit = attributes.srq_limit,
+                                  .xrcd = r.xrcd != nullptr ? r.xrcd->handle : abi::kNoXrcd,
+                                  .cq = r.cq != nullptr ? r.cq->handle : 0};
     abi::CreateSrqReply reply{};
     if (int status = context.connection.call(abi::Op::kCreateSrq, request, reply)) return status;
     srq.handle = reply.srq;
@@ -52,31 +56,36 @@ void wait_for_acknowledgements(Srq& srq) {
 
 }  // namespace
 
+ibv_srq* create_srq(const SrqRequest& request, ibv_srq_attr& attributes) {
+    const abi::OpenContextReply& limits = context_of(request.pd).attributes;
+    if (attributes.max_wr == 0 || attributes.max_wr > limits.srq_wr_max ||
+        attributes.max_sge > limits.sge_max || attributes.srq_limit > attributes.max_wr) {
+        return fail(EINVAL);
+    }
+    auto* srq = new (std::nothrow) Srq();
+    if (srq == nullptr) return fail(ENOMEM);
+    srq->context = request.pd->context;
+    srq->srq_context = request.context;
+    srq->pd = request.pd;
+    srq->is_xrc = request.xrcd != nullptr;
+    pthread_mutex_init(&srq->mutex, nullptr);
+    pthread_cond_init(&srq->cond, nullptr);
+    if (int status = create_on_card(*srq, request, attributes)) {
+        delete srq;
+        return fail(status);
+    }
+    attributes.max_wr = srq->queue.capacity;
+    attributes.max_sge = srq->queue.sge_max;
+    return srq;
+}
+
 }  // namespace rdmalab::verbs
 
 using namespace rdmalab;
 using namespace rdmalab::verbs;
 
 extern "C" ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* init) {
-    const abi::OpenContextReply& limits = context_of(pd).attributes;
-    if (init->attr.max_wr == 0 || init->attr.max_wr > limits.srq_wr_max ||
-        init->attr.max_sge > limits.sge_max || init->attr.srq_limit > init->attr.max_wr) {
-        return fail(EINVAL);
-    }
-    auto* srq = new (std::nothrow) Srq();
-    if (srq == nullptr) return fail(ENOMEM);
-    srq->context = pd->context;
-    srq->srq_context = init->srq_context;
-    srq->pd = pd;
-    pthread_mutex_init(&srq->mutex, nullptr);
-    pthread_cond_init(&srq->cond, nullptr);
-    if (int status = create_on_card(*srq, init->attr)) {
-        delete srq;
-        return fail(status);
-    }
-    init->attr.max_wr = srq->queue.capacity;
-    init->attr.max_sge = srq->queue.sge_max;
-    return srq;
+    return create_srq({.pd = pd, .context = init->srq_context}, init->attr);
 }
 
 extern "C" int ibv_modify_srq(ibv_srq* public_srq, ibv_srq_attr* attributes, int mask) {

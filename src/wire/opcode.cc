@@ -67,6 +67,7 @@ constexpr std::array kRows{
     row(0x14, "RC FetchAdd", kFetchAdd, kOnly, kHasAtomicEth, false),
     row(0x16, "RC SEND Last with Invalidate", kSend, kLast, kInv, true),
     row(0x17, "RC SEND Only with Invalidate", kSend, kOnly, kInv, true),
+    row(0x1d, "RC ATOMIC WRITE", kAtomicWrite, kOnly, kHasReth, true),
 
     row(0x20, "UC SEND First", kSend, kFirst, kNo, true),
     row(0x21, "UC SEND Middle", kSend, kMiddle, kNo, true),
@@ -109,6 +110,7 @@ constexpr std::array kRows{
     row(0xb4, "XRC FetchAdd", kFetchAdd, kOnly, kXrc | kHasAtomicEth, false),
     row(0xb6, "XRC SEND Last with Invalidate", kSend, kLast, kXrc | kInv, true),
     row(0xb7, "XRC SEND Only with Invalidate", kSend, kOnly, kXrc | kInv, true),
+    row(0xbd, "XRC ATOMIC WRITE", kAtomicWrite, kOnly, kXrc | kHasReth, true),
 };
 
 constexpr auto kByOpcode = [] {
@@ -119,7 +121,7 @@ constexpr auto kByOpcode = [] {
 
 // 0x15 is reserved in every service, so it can stand for "no such combination".
 constexpr std::uint8_t kNoOpcode = 0x15;
-constexpr std::size_t kServices = 6, kKinds = 9, kPositions = 4, kVariants = 4;
+constexpr std::size_t kServices = 6, kKinds = 10, kPositions = 4, kVariants = 4;
 
 constexpr std::size_t parts_index(Service service, PacketKind kind, Position position,
                                   bool immediate, bool invalidate) {

@@ -22,6 +22,7 @@ enum class PacketKind : std::uint8_t {
     kCompareSwap,
     kFetchAdd,
     kCnp,
+    kAtomicWrite,
 };
 
 enum class Position : std::uint8_t { kOnly, kFirst, kMiddle, kLast };

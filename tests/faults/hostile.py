@@ -3,6 +3,7 @@
 import contextlib
 import os
 import random
+import re
 import socket
 import struct
 import sys
@@ -15,8 +16,15 @@ import data
 import harness
 from harness import Card, is_alive
 
-MAGIC, VERSION = 0x726C6162, 1
-OPS = list(range(0, 5)) + list(range(14, 40)) + [256, 257, 0xFFFFFFFF]
+
+
+def protocol_version():
+    with open(os.path.join(HERE, "..", "..", "src", "card", "ring_abi.h")) as file:
+        return int(re.search(r"kVersion = (\d+);", file.read()).group(1))
+
+
+MAGIC, VERSION = 0x726C6162, protocol_version()
+OPS = list(range(0, 5)) + list(range(14, 56)) + [256, 257, 0xFFFFFFFF]
 ADMIN = 256
 
 

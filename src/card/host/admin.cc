@@ -223,6 +223,7 @@ Json Admin::function_status(std::uint32_t index) const {
             {"netns", function.netns},
             {"netdev", has_netdev(index) ? function.netdev : ""},
             {"guid", guid},
+            {"rate_bps", parts_.card.rate_of(index).bits_per_second},
             {"qps", objects.qps},
             {"mrs", objects.mrs}};
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <linux/futex.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include <climits>
@@ -14,25 +15,53 @@ namespace rdmalab::card::host {
 Result<Attachments::Ids> Attachments::create(pid_t pid, UniqueFd& async_reader) {
     auto memory = SharedMemory::create(fmt::format("rdmalab-{}", pid));
     if (!memory.ok()) return memory.error();
+    const OwnerId owner{next_id_};
+    attachments_[owner].memory = std::move(*memory);
+    auto ids = join(owner, pid, async_reader);
+    if (!ids.ok()) attachments_.erase(owner);
+    return ids;
+}
+
+Result<Attachments::Ids> Attachments::join(OwnerId owner, pid_t pid, UniqueFd& async_reader) {
     auto pipe = make_pipe();
     if (!pipe.ok()) return pipe.error();
-    const Ids ids{OwnerId{next_id_}, SpaceId{next_id_}};
-    ++next_id_;
-    Attachment attachment;
-    attachment.space = ids.space;
-    attachment.memory = std::move(*memory);
-    attachment.async =
-        std::make_unique<RecordPipe<abi::AsyncEventRecord>>(std::move(pipe->write_end), poller_);
-    attachments_.emplace(ids.owner, std::move(attachment));
+    const Ids ids{owner, SpaceId{next_id_++}};
+    attachments_.at(owner).members.push_back(
+        {ids.space,
+         std::make_unique<RecordPipe<abi::AsyncEventRecord>>(std::move(pipe->write_end), poller_)});
     memory_.add_process(ids.space, pid);
     async_reader = std::move(pipe->read_end);
     return ids;
 }
 
+void Attachments::leave(const Ids& ids) {
+    Attachment* attachment = find(ids.owner);
+    if (attachment == nullptr) return;
+    memory_.remove(ids.space);
+    std::erase_if(attachment->members,
+                  [&](const Attachment::Member& member) { return member.space == ids.space; });
+}
+
+bool Attachments::has_others(const Ids& ids) const {
+    const auto found = attachments_.find(ids.owner);
+    return found != attachments_.end() && found->second.members.size() > 1;
+}
+
+std::optional<OwnerId> Attachments::find_by_memory(int fd) const {
+    struct stat wanted {};
+    if (::fstat(fd, &wanted) != 0) return std::nullopt;
+    for (const auto& [owner, attachment] : attachments_) {
+        struct stat own {};
+        if (::fstat(attachment.memory->fd(), &own) != 0) continue;
+        if (own.st_dev == wanted.st_dev && own.st_ino == wanted.st_ino) return owner;
+    }
+    return std::nullopt;
+}
+
 void Attachments::destroy(OwnerId owner) {
     const auto found = attachments_.find(owner);
     if (found == attachments_.end()) return;
-    memory_.remove(found->second.space);
+    for (const Attachment::Member& member : found->second.members) memory_.remove(member.space);
     dead_.push_back(std::move(found->second.memory));
     attachments_.erase(found);
 }
@@ -78,7 +107,9 @@ void Attachments::notify_channel(OwnerId owner, std::uint32_t channel,
 }
 
 void Attachments::notify_async(OwnerId owner, const abi::AsyncEventRecord& event) {
-    if (Attachment* attachment = find(owner)) attachment->async->push(event);
+    Attachment* attachment = find(owner);
+    if (attachment == nullptr) return;
+    for (const Attachment::Member& member : attachment->members) member.async->push(event);
 }
 
 void Attachments::wake(std::atomic<std::uint32_t>& word) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -38,6 +39,12 @@ public:
     Result<Ids> create(pid_t pid, UniqueFd& async_reader);
     // After Card::close_context. The memory of the rings goes with the next bury_dead().
     void destroy(OwnerId owner);
+    // One more process of an attachment: the owner whose memory the descriptor is, or nothing; its
+    // own space and async pipe (every member hears of all events); and its end.
+    std::optional<OwnerId> find_by_memory(int fd) const;
+    Result<Ids> join(OwnerId owner, pid_t pid, UniqueFd& async_reader);
+    void leave(const Ids& ids);
+    bool has_others(const Ids& ids) const;
     // Unmaps the rings of closed attachments: between rounds nothing of a round may refer to them.
     void bury_dead() {
         if (!dead_.empty()) dead_.clear();
@@ -65,9 +72,12 @@ public:
 
 private:
     struct Attachment {
-        SpaceId space;
+        struct Member {
+            SpaceId space;
+            std::unique_ptr<RecordPipe<abi::AsyncEventRecord>> async;
+        };
+        std::vector<Member> members;
         std::unique_ptr<SharedMemory> memory;
-        std::unique_ptr<RecordPipe<abi::AsyncEventRecord>> async;
         std::unordered_map<std::uint32_t, std::unique_ptr<RecordPipe<abi::CompletionEvent>>>
             channels;
     };

@@ -100,7 +100,7 @@ abi::Op choose_op(std::uint8_t choice) {
                                    abi::Op::kOpenContext, abi::Op::kQueryPort,
                                    abi::Op::kQueryGids,   abi::Op::kAdmin};
     if (choice < kFirst.size() * 4) return kFirst[choice / 4];
-    return static_cast<abi::Op>(16 + choice % 24);
+    return static_cast<abi::Op>(16 + choice % 37);
 }
 
 // The length of the body that the operation expects.
@@ -125,6 +125,20 @@ std::size_t right_length(abi::Op op) {
         case abi::Op::kAttachMcast:
         case abi::Op::kDetachMcast:
             return sizeof(abi::McastRequest);
+        case abi::Op::kModifyCq:
+            return sizeof(abi::ModifyCqRequest);
+        case abi::Op::kResolveAddress:
+            return sizeof(abi::AhAttributes);
+        case abi::Op::kReregMr:
+            return sizeof(abi::ReregMrRequest);
+        case abi::Op::kAllocMw:
+        case abi::Op::kOpenQp:
+        case abi::Op::kAllocDm:
+            return 8;
+        case abi::Op::kRegDmMr:
+            return sizeof(abi::RegDmMrRequest);
+        case abi::Op::kOpenXrcd:
+            return sizeof(abi::OpenXrcdRequest);
         case abi::Op::kListDevices:
         case abi::Op::kQueryPort:
         case abi::Op::kQueryGids:
@@ -160,10 +174,12 @@ public:
         const std::uint32_t channel = handle_of(ask(abi::Op::kCreateChannel, {}));
         const std::uint32_t cq =
             handle_of(ask(abi::Op::kCreateCq, abi::CreateCqRequest{16, channel}));
-        (void)handle_of(ask(abi::Op::kCreateSrq, abi::CreateSrqRequest{pd, 16, 2, 0}));
+        (void)handle_of(
+            ask(abi::Op::kCreateSrq, abi::CreateSrqRequest{pd, 16, 2, 0, abi::kNoXrcd, 0}));
         constexpr std::uint32_t kRc = 2;  // IBV_QPT_RC
-        (void)handle_of(ask(abi::Op::kCreateQp, abi::CreateQpRequest{kRc, pd, cq, cq, abi::kNoSrq,
-                                                                     16, 16, 2, 2, 64, 1}));
+        (void)handle_of(ask(
+            abi::Op::kCreateQp,
+            abi::CreateQpRequest{kRc, pd, cq, cq, abi::kNoSrq, 16, 16, 2, 2, 64, 1, abi::kNoXrcd}));
     }
 
     // False when the card has hung up.

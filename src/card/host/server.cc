@@ -44,7 +44,7 @@ ControlReply wrong_length(std::size_t expected, std::size_t found) {
 
 bool is_context_op(abi::Op op) {
     return op == abi::Op::kQueryPort || op == abi::Op::kQueryGids ||
-           (op >= abi::Op::kAllocPd && op <= abi::Op::kDetachMcast);
+           (op >= abi::Op::kAllocPd && op <= abi::Op::kResolveAddress);
 }
 
 // Rounds that settle() grants a card whose traffic never ends.
@@ -52,7 +52,8 @@ constexpr int kSettleRoundsMax = 16;
 
 // Requests whose outcome depends on work that the client has posted or seen completed before.
 bool must_settle(abi::Op op) {
-    return op == abi::Op::kResizeCq || op == abi::Op::kModifyQp || op == abi::Op::kDestroyQp;
+    return op == abi::Op::kResizeCq || op == abi::Op::kModifyQp || op == abi::Op::kDestroyQp ||
+           op == abi::Op::kReregMr || op == abi::Op::kFreeDm;
 }
 
 // What is wrong with the framing of a request; code 0 when nothing is.
@@ -171,19 +172,26 @@ void Server::close(std::uint64_t id) {
     parts_.poller.remove(connection.socket_watch);
     parts_.poller.remove(connection.process_watch);
     parts_.captures.stop_all(id);
-    if (connection.owner.value != 0) {
-        settle();
-        parts_.card.close_context(connection.owner);
-        parts_.attachments.destroy(connection.owner);
-        spdlog::info("process {} has left {}", connection.peer.pid,
-                     parts_.card.config().functions[connection.device].device);
-    }
+    if (connection.owner.value != 0) detach(connection);
     if (connection.cm_session.value != 0) {
         settle();  // what the client has sent arrives before the news of its end
         parts_.card.close_cm_session(connection.cm_session, monotonic_now());
         parts_.attachments.cm_sessions().destroy(connection.cm_session);
     }
     connections_.erase(found);
+}
+
+void Server::detach(Connection& connection) {
+    settle();
+    const Attachments::Ids ids{connection.owner, connection.space};
+    if (parts_.attachments.has_others(ids)) {
+        parts_.attachments.leave(ids);
+    } else {
+        parts_.card.close_context(connection.owner);
+        parts_.attachments.destroy(connection.owner);
+    }
+    spdlog::info("process {} has left {}", connection.peer.pid,
+                 parts_.card.config().functions[connection.device].device);
 }
 
 // An adapter is done with what it has heard before a later command reaches it: doorbells are seen,
@@ -239,6 +247,8 @@ Server::Reply Server::dispatch(Connection& connection, abi::Op op, ByteView body
             return list_devices(connection);
         case abi::Op::kOpenContext:
             return open_context(connection, body);
+        case abi::Op::kImportContext:
+            return import_context(connection, message);
         case abi::Op::kAdmin:
             return admin(connection, body, message);
         default:
@@ -258,7 +268,8 @@ Server::Reply Server::dispatch(Connection& connection, abi::Op op, ByteView body
     if (op == abi::Op::kCreateChannel) return create_channel(connection, body);
     if (op == abi::Op::kDestroyChannel) return destroy_channel(connection, body);
     if (must_settle(op)) settle();
-    return parts_.card.handle_request(connection.owner, op, body, monotonic_now());
+    return parts_.card.handle_request(connection.owner, op, body, monotonic_now(),
+                                      connection.space);
 }
 
 Server::Reply Server::hello(const Connection& connection, ByteView body) {
@@ -306,23 +317,49 @@ Server::Reply Server::open_context(Connection& connection, ByteView body) {
         return failure(EMFILE, fmt::format("the card has {} attached programs, its limit",
                                            limits::kContextMax));
     }
-    Reply reply;
     UniqueFd async_reader;
     const auto ids = parts_.attachments.create(connection.peer.pid, async_reader);
     if (!ids.ok()) return failure(ids.error().code, ids.error().text);
-    reply.control = parts_.card.open_context(ids->owner, ids->space, request.device);
-    if (reply.control.status != 0) {
+    ControlReply opened = parts_.card.open_context(ids->owner, ids->space, request.device);
+    if (opened.status != 0) {
         parts_.attachments.destroy(ids->owner);
-        return reply;
+        return opened;
     }
-    connection.owner = ids->owner;
     connection.device = request.device;
-    reply.fds = {parts_.attachments.memory_fd(ids->owner), parts_.card_page_fd, parts_.bell_fd,
+    return attach(connection, *ids, std::move(async_reader), std::move(opened));
+}
+
+// Who has a descriptor of a context's memory may join it: he could reach all of it anyway.
+Server::Reply Server::import_context(Connection& connection, Message& message) {
+    if (connection.owner.value != 0 || connection.cm_session.value != 0) {
+        return failure(EBUSY, "this connection has opened a device or a CM session already");
+    }
+    if (message.fds.size() != 1) {
+        return failure(EINVAL, fmt::format("to import a context: expected one descriptor, found {}",
+                                           message.fds.size()));
+    }
+    const auto owner = parts_.attachments.find_by_memory(message.fds.front().value());
+    if (!owner) return failure(EINVAL, "the descriptor is not that of an open context");
+    UniqueFd async_reader;
+    const auto ids = parts_.attachments.join(*owner, connection.peer.pid, async_reader);
+    if (!ids.ok()) return failure(ids.error().code, ids.error().text);
+    for (const auto& [id, other] : connections_) {
+        if (other->owner == *owner) connection.device = other->device;
+    }
+    return attach(connection, *ids, std::move(async_reader), parts_.card.describe_context(*owner));
+}
+
+Server::Reply Server::attach(Connection& connection, const Attachments::Ids& ids,
+                             UniqueFd async_reader, ControlReply answer) {
+    connection.owner = ids.owner;
+    connection.space = ids.space;
+    Reply reply(std::move(answer));
+    reply.fds = {parts_.attachments.memory_fd(ids.owner), parts_.card_page_fd, parts_.bell_fd,
                  async_reader.value()};
     reply.own_fds.push_back(std::move(async_reader));
     spdlog::info("process {} ({}) has opened {}", connection.peer.pid,
                  command_of(connection.peer.pid),
-                 parts_.card.config().functions[request.device].device);
+                 parts_.card.config().functions[connection.device].device);
     return reply;
 }
 

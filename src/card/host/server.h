@@ -57,6 +57,7 @@ private:
         Poller::Token socket_watch = Poller::kNone, process_watch = Poller::kNone;
         Error refusal;           // code 0: welcome. Told in answer to the first request.
         OwnerId owner;           // 0: not attached
+        SpaceId space;           // of the process, once it is attached
         CmSessionId cm_session;  // 0: not a CM session
         std::uint32_t device = 0;
     };
@@ -85,6 +86,10 @@ private:
     Reply hello(const Connection& connection, ByteView body);
     Reply list_devices(const Connection& connection);
     Reply open_context(Connection& connection, ByteView body);
+    Reply import_context(Connection& connection, Message& message);
+    Reply attach(Connection& connection, const Attachments::Ids& ids, UniqueFd async_reader,
+                 ControlReply reply);
+    void detach(Connection& connection);
     Reply create_channel(Connection& connection, ByteView body);
     Reply destroy_channel(Connection& connection, ByteView body);
     Reply cm_request(Connection& connection, abi::CmOp op, ByteView body);

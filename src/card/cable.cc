@@ -7,6 +7,23 @@
 
 namespace rdmalab::card {
 
+bool read_payload(const wire::Frame& frame, transport::MemoryPort& memory,
+                  std::vector<std::byte>& out, std::vector<transport::CopyFault>& faults) {
+    out.resize(frame.payload_length);
+    std::size_t filled = 0;
+    for (unsigned i = 0; i < frame.segment_count; ++i) {
+        const wire::PayloadSegment& segment = frame.segments[i];
+        if (segment.length == 0) continue;
+        if (!memory.read(segment.space, segment.address,
+                         ByteSpan(out).subspan(filled, segment.length))) {
+            faults.push_back({transport::owner_of_payload(frame), true});
+            return false;
+        }
+        filled += segment.length;
+    }
+    return true;
+}
+
 FrameBuffers::Buffer FrameBuffers::take() {
     if (free_.empty()) return std::make_unique<std::vector<std::byte>>();
     Buffer buffer = std::move(free_.back());
@@ -85,18 +102,7 @@ bool CableDirection::enter_backlog(std::size_t bytes, Instant now, Instant& depa
 // Null when the payload cannot be read (its owner is gone) or is not a whole frame: nothing
 // travels.
 FrameBuffers::Buffer CableDirection::materialise(const wire::Frame& frame, std::size_t length) {
-    payload_.resize(frame.payload_length);
-    std::size_t filled = 0;
-    for (unsigned i = 0; i < frame.segment_count; ++i) {
-        const wire::PayloadSegment& segment = frame.segments[i];
-        if (segment.length == 0) continue;
-        if (!memory_.read(segment.space, segment.address,
-                          ByteSpan(payload_).subspan(filled, segment.length))) {
-            faults_.push_back({transport::owner_of_payload(frame), true});
-            return nullptr;
-        }
-        filled += segment.length;
-    }
+    if (!read_payload(frame, memory_, payload_, faults_)) return nullptr;
     FrameBuffers::Buffer bytes = buffers_.take();
     bytes->resize(length);
     if (wire::write_frame(frame, payload_, *bytes) != length) {

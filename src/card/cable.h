@@ -28,6 +28,11 @@
 
 namespace rdmalab::card {
 
+// The payload of a frame, from where it lies, into `out`. False: it is not there, which `faults`
+// then blames on its emitter.
+bool read_payload(const wire::Frame& frame, transport::MemoryPort& memory,
+                  std::vector<std::byte>& out, std::vector<transport::CopyFault>& faults);
+
 // Frames as bytes. A buffer that has been handed out as payload must keep its bytes until the
 // copies that refer to it are done, so `retire` only puts it aside and `reclaim`, called after the
 // memory flush, makes it free again.

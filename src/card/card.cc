@@ -11,6 +11,7 @@
 #include "card/control.h"
 #include "card/control_reply.h"
 #include "card/doorbells.h"
+#include "card/flow_service.h"
 #include "card/function.h"
 #include "card/switchboard.h"
 #include "card/verbs_values.h"
@@ -85,6 +86,7 @@ struct Card::Impl final : FrameSink {
     std::vector<transport::CopyFault> faults;  // of this round
     std::vector<std::unique_ptr<Function>> functions;
     Switchboard switchboard;
+    FlowService flow;
     CmService cm;
     std::unordered_map<OwnerId, std::unique_ptr<Context>> contexts;
     std::vector<Context*> context_list;  // what the doorbell scan walks
@@ -98,6 +100,7 @@ Card::Impl::Impl(const CardConfig& given, HostPort& host_port, transport::Memory
       addresses(config),
       control(host, addresses),
       switchboard(config, host, memory, *this, faults),
+      flow(config, switchboard),
       cm(config, host) {
     for (std::uint32_t i = 0; i < config.functions.size(); ++i) {
         transport::EngineConfig engine;
@@ -329,6 +332,31 @@ void Card::close_cm_session(CmSessionId session, Instant now) {
 ControlReply Card::handle_cm_request(CmSessionId session, abi::CmOp op, ByteView body,
                                      Instant now) {
     return impl_->cm.handle_request(session, op, body, now);
+}
+
+ControlReply Card::handle_flow_request(FlowSessionId session, const std::string& program,
+                                       ByteView body) {
+    return impl_->flow.handle_request(session, program, body);
+}
+void Card::close_flow_session(FlowSessionId session) { impl_->flow.close_session(session); }
+std::vector<FlowDomainFacts> Card::flow_domains() const { return impl_->flow.domains(); }
+
+Result<FlowDomainFacts> Card::find_flow_domain(const std::string& pf) const {
+    const auto domain = impl_->flow.find_domain(pf);
+    if (!domain.ok()) return domain.error();
+    return impl_->flow.domains()[*domain];
+}
+
+Status Card::trace_flow(const std::string& pf, const flow::Match& filter,
+                        const std::optional<flow::FieldValues>& mask, std::uint32_t packets) {
+    const auto domain = impl_->flow.find_domain(pf);
+    if (!domain.ok()) return domain.error();
+    flow::Pipeline* const pipeline = impl_->switchboard.pipeline(*domain);
+    if (pipeline == nullptr) {
+        return Error{EINVAL, "no program owns the switch domain of " +
+                                 impl_->switchboard.pf_of(*domain) + ": there are no pipes"};
+    }
+    return pipeline->tracer().start(filter, mask, packets);
 }
 
 bool Card::poll(Instant now) {

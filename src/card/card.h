@@ -21,6 +21,7 @@
 #include "card/cm_host.h"
 #include "card/config.h"
 #include "card/ring_abi.h"
+#include "flow/pipeline.h"
 #include "transport/cm_types.h"
 #include "transport/engine.h"
 #include "wire/frame.h"
@@ -39,6 +40,16 @@ struct TapPoint {
     bool is_port = false;     // else a function's vport
     std::uint32_t index = 0;  // of CardConfig::ports or ::functions
     bool operator==(const TapPoint&) const = default;
+};
+
+// One connection of a program that owns a switch domain; chosen by the host, never reused.
+using FlowSessionId = StrongId<struct FlowSessionIdTag>;
+
+// The switch domain of a PF.
+struct FlowDomainFacts {
+    std::string pf;                            // its device
+    std::string owner;                         // the program that owns it; empty: nobody does
+    const flow::Pipeline* pipeline = nullptr;  // of the owner
 };
 
 class HostPort : public CmHostPort {
@@ -113,6 +124,18 @@ public:
     void close_cm_session(CmSessionId session, Instant now);
     // All other ops of abi::CmOp; for channels the host makes and closes the pipe.
     ControlReply handle_cm_request(CmSessionId session, abi::CmOp op, ByteView body, Instant now);
+
+    // --- Switch domains (flow/commands.h). The first request of a session makes it the owner of
+    // the domain of a PF; `program` is how others are told about it. EBUSY: it has another owner.
+    // When the session closes, its pipes vanish and the default forwarding returns.
+    ControlReply handle_flow_request(FlowSessionId session, const std::string& program,
+                                     ByteView body);
+    void close_flow_session(FlowSessionId session);
+    std::vector<FlowDomainFacts> flow_domains() const;
+    Result<FlowDomainFacts> find_flow_domain(const std::string& pf) const;  // or its PCI address
+    // Follows packets through the pipes of the PF. EINVAL: it has no owner.
+    Status trace_flow(const std::string& pf, const flow::Match& filter,
+                      const std::optional<flow::FieldValues>& mask, std::uint32_t packets);
 
     // --- Data path.
     bool poll(Instant now);

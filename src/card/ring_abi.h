@@ -255,6 +255,7 @@ enum class Op : std::uint32_t {
     kResolveAddress,
     kImportContext,
     kAdmin = 256,
+    kFlow = 257,  // a command to the pipes of a switch domain: flow/commands.h
 };
 
 struct RequestHeader {

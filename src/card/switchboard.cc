@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "flow/commands.h"
 #include "wire/headers.h"
+#include "wire/icrc.h"
 
 namespace rdmalab::card {
 
@@ -23,13 +25,11 @@ std::uint64_t seed_for(std::uint64_t card_seed, const std::string& cable, bool a
 Switchboard::Switchboard(const CardConfig& config, HostPort& host, transport::MemoryPort& memory,
                          FrameSink& sink, std::vector<transport::CopyFault>& faults)
     : host_(host), memory_(memory), sink_(sink), faults_(faults) {
-    std::vector<std::string> pfs;
-    const auto domain_of = [&](const std::string& pf) {
-        const auto index = std::find(pfs.begin(), pfs.end(), pf) - pfs.begin();
-        if (index == std::ssize(pfs)) {
-            pfs.push_back(pf);
-            domains_.emplace_back();
-        }
+    const auto domain_of = [this](const std::string& pf) {
+        const auto found = std::find_if(domains_.begin(), domains_.end(),
+                                        [&](const Domain& domain) { return domain.pf == pf; });
+        const auto index = found - domains_.begin();
+        if (found == domains_.end()) domains_.emplace_back().pf = pf;
         return static_cast<std::uint32_t>(index);
     };
     for (std::uint32_t i = 0; i < config.ports.size(); ++i) {
@@ -109,6 +109,7 @@ bool Switchboard::handle_bytes(std::uint32_t function, ByteView bytes, Instant n
 // Through the domain's e-switch. The last target gets the frame itself, the others copies.
 void Switchboard::forward(End& from, wire::Frame& frame, Instant now, int hops) {
     Domain& domain = domains_[from.domain];
+    if (domain.eswitch.pipeline() != nullptr) return forward_by_pipes(from, frame, now, hops);
     flow::OutputList outputs;
     if (hops < kHopsMax) domain.eswitch.process(from.vport, frame, outputs);
     if (outputs.empty()) {
@@ -120,6 +121,42 @@ void Switchboard::forward(End& from, wire::Frame& frame, Instant now, int hops) 
         send(domain.ends[outputs[i].value], copy, now, hops);
     }
     send(domain.ends[outputs.back().value], frame, now, hops);
+}
+
+// Takes what leaves the pipes of a domain.
+class Switchboard::PipeSink final : public flow::PacketSink {
+public:
+    PipeSink(Switchboard& board, Domain& domain, Instant now, int hops)
+        : board_(board), domain_(domain), now_(now), hops_(hops) {}
+    void to_port(flow::PortId port, wire::Frame& frame) override {
+        board_.send(domain_.ends[port.value], frame, now_, hops_);
+    }
+    void to_queue(std::uint16_t queue, flow::PortId ingress, const wire::Frame& frame) override {
+        board_.copy_to_queue(domain_, queue, ingress, frame);
+    }
+
+private:
+    Switchboard& board_;
+    Domain& domain_;
+    Instant now_;
+    int hops_;
+};
+
+void Switchboard::forward_by_pipes(End& from, wire::Frame& frame, Instant now, int hops) {
+    Domain& domain = domains_[from.domain];
+    PipeSink sink(*this, domain, now, hops);
+    if (hops >= kHopsMax || !domain.eswitch.process(from.vport, frame, sink)) {
+        ++from.counters.dropped;
+    }
+}
+
+// The whole frame as bytes, for the program that owns the domain.
+void Switchboard::copy_to_queue(Domain& domain, std::uint16_t queue, VportId ingress,
+                                const wire::Frame& frame) {
+    const std::size_t length = wire::wire_length(frame);
+    if (length > flow::kFrameLengthMax || !read_payload(frame, memory_, scratch_, faults_)) return;
+    const ByteSpan place = domain.eswitch.pipeline()->captured().push(queue, ingress, length);
+    if (!place.empty()) wire::write_frame(frame, scratch_, place);
 }
 
 void Switchboard::send(TapPoint to, wire::Frame& frame, Instant now, int hops) {

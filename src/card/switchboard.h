@@ -39,6 +39,23 @@ public:
     void reclaim() { buffers_.reclaim(); }
     bool must_reclaim() const { return buffers_.any_retired(); }
 
+    // --- Switch domains, one per PF. Domains are numbered from 0 in the order of their first ports
+    // and functions.
+    std::size_t domain_count() const { return domains_.size(); }
+    const std::string& pf_of(std::uint32_t domain) const { return domains_[domain].pf; }
+    const flow::Pipeline* pipeline(std::uint32_t domain) const {
+        return domains_[domain].eswitch.pipeline();
+    }
+    flow::Pipeline* pipeline(std::uint32_t domain) { return domains_[domain].eswitch.pipeline(); }
+    // The domain has no owner yet.
+    flow::Pipeline& take_over(std::uint32_t domain, std::vector<flow::PortInfo> ports,
+                              const flow::PipelineOptions& options) {
+        return domains_[domain].eswitch.take_over(std::move(ports), options);
+    }
+    void release(std::uint32_t domain) { domains_[domain].eswitch.release(); }
+    // By PortId: what is behind each port of the domain.
+    const std::vector<TapPoint>& ends(std::uint32_t domain) const { return domains_[domain].ends; }
+
     Status set_impairments(const std::string& cable, std::optional<bool> a_to_b,
                            const Impairments& impairments);
     void set_tap(TapPoint point, bool on);
@@ -71,13 +88,19 @@ private:
         std::uint32_t far_port = 0;
     };
     struct Domain {
+        std::string pf;
         flow::EswitchDomain eswitch;
         std::vector<TapPoint> ends;  // by VportId
     };
 
+    class PipeSink;
+
     VportId add_end(std::uint32_t domain, TapPoint point);
     void join(const CardConfig& config, const CableConfig& cable);
     void forward(End& from, wire::Frame& frame, Instant now, int hops);
+    void forward_by_pipes(End& from, wire::Frame& frame, Instant now, int hops);
+    void copy_to_queue(Domain& domain, std::uint16_t queue, VportId ingress,
+                       const wire::Frame& frame);
     void send(TapPoint to, wire::Frame& frame, Instant now, int hops);
     void transmit(std::uint32_t port, wire::Frame& frame, Instant now, int hops);
     void receive(std::uint32_t port, wire::Frame& frame, Instant now, int hops);
@@ -88,6 +111,7 @@ private:
     FrameSink& sink_;
     std::vector<transport::CopyFault>& faults_;
     FrameBuffers buffers_;
+    std::vector<std::byte> scratch_;  // of copy_to_queue
     std::vector<Domain> domains_;
     std::vector<End> ports_;   // as in CardConfig::ports
     std::vector<End> vports_;  // as in CardConfig::functions

@@ -1,6 +1,7 @@
 #include "flow/eswitch.h"
 
 #include <cassert>
+#include <utility>
 
 #include "wire/headers.h"
 
@@ -23,6 +24,45 @@ void EswitchDomain::add_vport(VportId port, const MacAddress& mac) {
     assert(!mac.is_multicast());
     add_port(port);
     table_.add(mac, port);
+}
+
+Pipeline& EswitchDomain::take_over(std::vector<PortInfo> ports, const PipelineOptions& options) {
+    assert(!pipeline_);
+    pipeline_ = std::make_unique<Pipeline>(std::move(ports), options);
+    return *pipeline_;
+}
+
+bool EswitchDomain::process(VportId ingress, wire::Frame& frame, PacketSink& sink) {
+    // Counts what leaves by ports on its way to the sink.
+    class Counting final : public PacketSink {
+    public:
+        Counting(std::vector<Port>& ports, std::size_t bytes, PacketSink& sink)
+            : ports_(ports), bytes_(bytes), sink_(sink) {}
+        void to_port(PortId port, wire::Frame& out) override {
+            PortCounters& to = ports_[port.value].counters;
+            ++to.egress_frames;
+            to.egress_bytes += bytes_;
+            sink_.to_port(port, out);
+        }
+        void to_queue(std::uint16_t queue, PortId from, const wire::Frame& out) override {
+            sink_.to_queue(queue, from, out);
+        }
+
+    private:
+        std::vector<Port>& ports_;
+        std::size_t bytes_;
+        PacketSink& sink_;
+    };
+
+    assert(pipeline_ && ingress.value < ports_.size() && ports_[ingress.value].exists);
+    const std::size_t bytes = wire::wire_length(frame);
+    PortCounters& from = ports_[ingress.value].counters;
+    ++from.ingress_frames;
+    from.ingress_bytes += bytes;
+    Counting counting(ports_, bytes, sink);
+    const bool has_left = pipeline_->process(ingress, frame, counting);
+    if (!has_left) ++from.dropped;
+    return has_left;
 }
 
 void EswitchDomain::process(VportId ingress, const wire::Frame& frame, OutputList& out) {

@@ -6,11 +6,13 @@
 //   unicast to an unknown MAC  -> from a vport: the wire; from the wire: dropped
 //   multicast and broadcast    -> every port but the one it came from
 //
-// The domain owns ports and counters; ForwardingTable only answers where a MAC is. A program that
-// takes the domain over will be asked in `process`, in place of `forward_by_mac`.
+// The domain owns ports and counters; ForwardingTable only answers where a MAC is. While a program
+// owns the domain (take_over), its pipes decide instead, and a domain without pipes drops
+// everything.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -18,6 +20,7 @@
 #include "base/ids.h"
 #include "flow/forwarding_table.h"
 #include "flow/output_list.h"
+#include "flow/pipeline.h"
 #include "wire/frame.h"
 
 namespace rdmalab::flow {
@@ -36,6 +39,16 @@ public:
     void add_wire(VportId port);
     void add_vport(VportId port, const MacAddress& mac);
 
+    // A program owns the domain from now on; nobody does yet.
+    Pipeline& take_over(std::vector<PortInfo> ports, const PipelineOptions& options);
+    // Its pipes vanish, the default forwarding returns. Not from within a sink.
+    void release() { pipeline_.reset(); }
+    Pipeline* pipeline() { return pipeline_.get(); }  // nullptr: the domain has no owner
+    const Pipeline* pipeline() const { return pipeline_.get(); }
+    // Of a domain with an owner: the packet goes through the pipes. False: nothing of it has left.
+    bool process(VportId ingress, wire::Frame& frame, PacketSink& sink);
+
+    // Of a domain without an owner.
     // Where `frame`, which came in at `ingress`, goes: `out` is replaced. Allocates nothing.
     void process(VportId ingress, const wire::Frame& frame, OutputList& out);
 
@@ -56,6 +69,7 @@ private:
     std::vector<Port> ports_;  // by VportId
     std::optional<VportId> wire_;
     ForwardingTable table_;
+    std::unique_ptr<Pipeline> pipeline_;
 };
 
 }  // namespace rdmalab::flow

@@ -172,8 +172,10 @@ enum class PortKind : std::uint8_t { kWire, kVport };
 struct PortInfo {
     PortId id;
     PortKind kind = PortKind::kVport;
-    std::string name;    // wire: that of the card's port (p0); vport: representor (pf0sf0), PF: pf0
+    std::string name;    // wire: that of the card's port (p0); vport: representor (pf0sf0), or of
+                         // the PF itself its device
     std::string device;  // vport: the RDMA device behind it (mlx5_2)
+    std::vector<Gid> addresses = {};  // vport: the IP addresses of the function
 };
 
 // A copy of a frame that kRss has sent to a queue.

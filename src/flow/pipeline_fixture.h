@@ -1,6 +1,7 @@
 // A domain with a wire and two vports, frames to send through it, and short words for making pipes.
 #pragma once
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>

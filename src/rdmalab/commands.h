@@ -18,6 +18,7 @@ void add_down_command(CLI::App& app, Session& session);
 void add_status_command(CLI::App& app, Session& session);
 void add_counters_command(CLI::App& app, Session& session);
 void add_link_command(CLI::App& app, Session& session);
+void add_flow_command(CLI::App& app, Session& session);
 void add_pcap_command(CLI::App& app, Session& session);
 void add_run_command(CLI::App& app, Session& session);
 void add_demo_command(CLI::App& app, Session& session);

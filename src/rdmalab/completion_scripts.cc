@@ -119,6 +119,13 @@ constexpr char kBashTail[] = R"sh(                *) choices="COMMANDS --help --
                 case "$command" in
                     link) choices="$(_rdmalab_facts name)" ;;
                     completion) choices="bash zsh fish" ;;
+                    flow)
+                        if [[ $previous == flow ]]; then
+                            choices="dump counters trace"
+                        else
+                            choices="$(_rdmalab_facts pf | sort -u)"
+                        fi
+                        ;;
                     pcap)
                         COMPREPLY=($(compgen -f -- "$word"))
                         return

@@ -115,6 +115,7 @@ int launch(int argument_count, char** argument_values) {
     add_run_command(app, session);
     add_link_command(app, session);
     add_pcap_command(app, session);
+    add_flow_command(app, session);
     add_demo_command(app, session);
     add_completion_command(app, session);
 

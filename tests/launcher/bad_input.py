@@ -77,7 +77,7 @@ class CommandLine(launcher_kit.LauncherTest):
 
 class NoCard(launcher_kit.LauncherTest):
     def test_every_command_that_needs_a_card_names_it_and_says_how_to_start_it(self):
-        for words in (["down"], ["status"], ["counters"], ["link"], ["pcap", "--at", "p0", "f"]):
+        for words in (["down"], ["status"], ["counters"], ["link"], ["pcap", "--at", "p0", "f"], ["flow", "dump"]):
             with self.subTest(words[0]):
                 self.expect_failure(
                     2,

@@ -9,7 +9,7 @@ import launcher_kit
 from harness import BUILD, SOURCE, main
 from launcher_kit import LAUNCHER
 
-COMMANDS = ["up", "down", "status", "counters", "run", "link", "pcap", "demo", "completion"]
+COMMANDS = ["up", "down", "status", "counters", "run", "link", "pcap", "flow", "demo", "completion"]
 MANUALS = ["rdmalab.1", "rdmalab-card.8", "rdmalab-topology.5"]
 
 
@@ -106,6 +106,8 @@ class Completion(launcher_kit.LauncherTest):
         self.assertIn("cable0", self.complete("link", "--name", "lab", "cab"))
         self.assertEqual(self.complete("pcap", "--name", "lab", "--at", "pf"), {"pf0sf0", "pf0sf4", "pf1sf0"})
         self.assertEqual(self.complete("link", "--direction", ""), {"a-to-b", "b-to-a", "both"})
+        self.assertEqual(self.complete("flow", ""), {"dump", "counters", "trace"})
+        self.assertEqual(self.complete("flow", "--name", "lab", "dump", ""), {"mlx5_0", "mlx5_1"})
 
     def test_a_program_is_completed_after_the_mark(self):
         self.assertIn("ibv_rc_pingpong", self.complete("run", "--", "ibv_rc_p"))

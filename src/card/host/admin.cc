@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "card/host/clock.h"
+#include "card/host/flow_report.h"
 #include "card/host/link_request.h"
 #include "card/host/peer.h"
 
@@ -158,7 +159,8 @@ AdminReply Admin::handle(std::uint64_t connection, const std::string& text, Uniq
 
 Result<Json> Admin::dispatch(std::uint64_t connection, const Json& request, UniqueFd attached) {
     constexpr std::string_view kOps =
-        "one of status, counters, link, pcap_start, pcap_stop, shutdown";
+        "one of status, counters, link, pcap_start, pcap_stop, flow, flow_trace, flow_trace_read, "
+        "shutdown";
     if (!request.contains("op") || !request["op"].is_string()) {
         return wrong("op", kOps, request);
     }
@@ -168,6 +170,9 @@ Result<Json> Admin::dispatch(std::uint64_t connection, const Json& request, Uniq
     if (op == "link") return link(request);
     if (op == "pcap_start") return start_capture(connection, request, std::move(attached));
     if (op == "pcap_stop") return stop_capture(connection, request);
+    if (op == "flow") return describe_flow(parts_.card);
+    if (op == "flow_trace") return start_flow_trace(parts_.card, request);
+    if (op == "flow_trace_read") return read_flow_trace(parts_.card, request);
     if (op != "shutdown") return wrong("op", kOps, request);
     spdlog::info("shutdown was asked for");
     parts_.stop();

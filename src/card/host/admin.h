@@ -30,6 +30,19 @@
 //     closes, or when writing fails.
 //   {"op":"pcap_stop","id":N}
 //     -> {"id","at","file","frames","dropped","error"}; "error" is "" unless writing has failed.
+//   {"op":"flow"}
+//     -> {"domains":[{"pf","owner":TEXT|null,"ports":[{"id","name","kind","device"}],
+//                     "drops":{"no_root","dropped","loops"},"counters_used","counters_max",
+//                     "pipes":[{"id","name","type","root","algorithms","match","actions","forward",
+//                               "miss","entries_max","live","retired","hits","misses",
+//                               "entries":[{"id","match","actions","forward","counter"}]}]}]}
+//   {"op":"flow_trace","pf":"mlx5_1","match":{"outer.ipv4.dst_ip":"10.0.0.1"},"count":5} -> {}
+//     Follows the next packets through the pipes of a PF. "match": FIELD: "VALUE" or "VALUE/MASK";
+//     "l3_type" and "l4_type" narrow it down as well.
+//   {"op":"flow_trace_read","pf":"mlx5_1"}
+//     -> {"remaining","packets":[{"number","ingress","length","summary","cut","steps":[
+//         {"pipe","branch","outcome":"hit"|"miss","reason","entry","index","matched","changed",
+//          "forward"}]}]}
 //   {"op":"shutdown"} -> {} and the card ends in order: clients see EOF.
 //
 // A request that is wrong gets EINVAL (ENOENT for a cable, tap or capture that does not exist) and

@@ -178,6 +178,10 @@ void Server::close(std::uint64_t id) {
         parts_.card.close_cm_session(connection.cm_session, monotonic_now());
         parts_.attachments.cm_sessions().destroy(connection.cm_session);
     }
+    if (connection.flow.value != 0) {
+        parts_.card.close_flow_session(connection.flow);
+        spdlog::info("process {} has left the switch", connection.peer.pid);
+    }
     connections_.erase(found);
 }
 
@@ -249,6 +253,8 @@ Server::Reply Server::dispatch(Connection& connection, abi::Op op, ByteView body
             return open_context(connection, body);
         case abi::Op::kImportContext:
             return import_context(connection, message);
+        case abi::Op::kFlow:
+            return flow_request(connection, body);
         case abi::Op::kAdmin:
             return admin(connection, body, message);
         default:
@@ -438,6 +444,26 @@ Server::Reply Server::create_cm_channel(Connection& connection, ByteView body) {
                                                  std::move(pipe->write_end));
     reply.fds = {pipe->read_end.value()};
     reply.own_fds.push_back(std::move(pipe->read_end));
+    return reply;
+}
+
+// --- Switch domains
+
+Server::Reply Server::flow_request(Connection& connection, ByteView body) {
+    if (connection.owner.value != 0 || connection.cm_session.value != 0) {
+        return failure(EBUSY, "this connection has opened a device or a CM session already");
+    }
+    if (connection.flow.value != 0) {
+        return Reply(parts_.card.handle_flow_request(connection.flow, "", body));
+    }
+    const FlowSessionId session{static_cast<std::uint32_t>(connection.id)};
+    const std::string program =
+        fmt::format("process {} ({})", connection.peer.pid, command_of(connection.peer.pid));
+    Reply reply{parts_.card.handle_flow_request(session, program, body)};
+    if (reply.control.status == 0) {
+        connection.flow = session;
+        spdlog::info("{} owns a switch domain", program);
+    }
     return reply;
 }
 

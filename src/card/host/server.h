@@ -59,6 +59,7 @@ private:
         OwnerId owner;           // 0: not attached
         SpaceId space;           // of the process, once it is attached
         CmSessionId cm_session;  // 0: not a CM session
+        FlowSessionId flow;      // 0: it has not tried to own a switch domain
         std::uint32_t device = 0;
     };
     struct Reply {
@@ -95,6 +96,7 @@ private:
     Reply cm_request(Connection& connection, abi::CmOp op, ByteView body);
     Reply open_cm_session(Connection& connection, ByteView body);
     Reply create_cm_channel(Connection& connection, ByteView body);
+    Reply flow_request(Connection& connection, ByteView body);
     Reply admin(Connection& connection, ByteView body, Message& message);
     static bool send(int socket, const Reply& reply);
 

@@ -136,7 +136,10 @@ private:
         bool has_value = false;
         read(has_value);
         value.reset();
-        if (has_value) read(value.emplace());
+        if (!has_value) return;
+        T held;
+        read(held);
+        value = std::move(held);
     }
     template <class... Ts>
     void read(std::variant<Ts...>& value) {

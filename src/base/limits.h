@@ -34,6 +34,8 @@ inline constexpr std::uint32_t kCmIdMax = 131'072;
 // Flow pipes and entries of one switch domain: far more than any program makes, little enough that
 // a program that runs wild does not fill the memory of the card.
 inline constexpr std::uint32_t kFlowPipeMax = 1'024;
-inline constexpr std::uint32_t kFlowEntryMax = 1u << 20;
+inline constexpr std::uint32_t kFlowEntryMax = 1u << 18;
+inline constexpr std::uint32_t kFlowHashEntryMax = 1u
+                                                   << 16;  // of one HASH pipe: room from the start
 
 }  // namespace rdmalab::limits

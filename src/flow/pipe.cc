@@ -63,6 +63,11 @@ Status Pipe::prepare_hash() {
         return wrong(EINVAL, "a HASH pipe: expected a power of two of entries, found " +
                                  std::to_string(config_.entries_max));
     }
+    if (config_.entries_max > limits::kFlowHashEntryMax) {
+        return wrong(EINVAL, "a HASH pipe: expected at most " +
+                                 std::to_string(limits::kFlowHashEntryMax) + " entries, found " +
+                                 std::to_string(config_.entries_max));
+    }
     if (flags == 0) return wrong(EINVAL, "a HASH pipe: expected a map algorithm, found none");
     if ((flags & ~kKnown) != 0) {
         return wrong(EOPNOTSUPP,

@@ -225,6 +225,13 @@ const Refusal kRefusals[] = {
          c.entries_max = 48;
      },
      "pipe \"P\": a HASH pipe: expected a power of two of entries, found 48"},
+    {"hash too large",
+     [](PipeConfig& c) {
+         c.type = PipeType::kHash;
+         c.algorithms = HashAlgorithm::kRandom;
+         c.entries_max = 1u << 17;
+     },
+     "pipe \"P\": a HASH pipe: expected at most 65536 entries, found 131072"},
     {"hash without algorithm",
      [](PipeConfig& c) {
          c.type = PipeType::kHash;
@@ -263,7 +270,7 @@ const Refusal kRefusals[] = {
     {"no name", [](PipeConfig& c) { c.name = ""; },
      "the name of a pipe: expected 1 to 127 characters, found 0"},
     {"no entries", [](PipeConfig& c) { c.entries_max = 0; },
-     "pipe \"P\": entries_max: expected 1 to 1048576, found 0"},
+     "pipe \"P\": entries_max: expected 1 to 262144, found 0"},
 };
 
 TEST_F(PipelineTest, what_does_not_fit_is_refused_with_pipe_and_field) {

@@ -232,6 +232,10 @@ Error Pipeline::add(const EntryOperation& operation, const EntryType& entry) {
         return in_pipe(*pipe, {EEXIST, "the number of a new entry: expected an unused one, found " +
                                            std::to_string(operation.entry.value)});
     }
+    if (entries_.size() >= limits::kFlowEntryMax) {
+        return in_pipe(*pipe, {ENOSPC, "no room for another entry: the domain has " +
+                                           std::to_string(entries_.size()) + ", its limit"});
+    }
     auto rule = rule_for(*pipe, operation.entry, entry.actions, nullptr);
     if (!rule.ok()) return rule.error();
     if (Status counter = check_counter(*pipe, entry.actions); !counter) return counter.error();

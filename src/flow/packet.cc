@@ -1,5 +1,7 @@
 #include "flow/packet.h"
 
+#include <algorithm>
+
 #include "wire/headers.h"
 
 namespace rdmalab::flow {
@@ -12,9 +14,11 @@ bool is_ipv6(const wire::Frame& frame) {
     return std::to_integer<unsigned>(frame.header[frame.l3_offset]) >> 4 == 6;
 }
 
-// Without an IP header the frame's parsed part ends behind the tags.
+// Without an IP header the frame's parsed part ends behind the tags. What is too short even for
+// Ethernet (a raw frame of a program) is taken as if it were not: its header array is long enough.
 std::size_t l2_length(const wire::Frame& frame) {
-    return frame.l3_offset != 0 ? frame.l3_offset : frame.header_length;
+    if (frame.l3_offset != 0) return frame.l3_offset;
+    return std::max<std::size_t>(frame.header_length, sizeof(wire::EthernetHeader));
 }
 
 std::uint32_t l4_layers(const wire::Frame& frame) {

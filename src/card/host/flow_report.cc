@@ -366,7 +366,7 @@ Result<Json> start_flow_trace(Card& card, const Json& request) {
     for (const auto& [name, text] : filter.items()) {
         if (Status read = read_term(name, text, match, mask); !read) return read.error();
     }
-    const Json count = request.value("count", Json(1));
+    const Json count = request.value("count", Json(1u));
     if (!count.is_number_unsigned() || count > Tracer::kPacketMax) {
         return wrong(
             fmt::format("\"count\": expected 1 to {}, found {}", Tracer::kPacketMax, count.dump()));

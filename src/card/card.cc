@@ -388,6 +388,8 @@ bool Card::handle_netdev_frame(std::uint32_t function, ByteView bytes, Instant n
     return impl_->switchboard.handle_bytes(function, bytes, now);
 }
 
+std::size_t Card::context_count() const { return impl_->context_list.size(); }
+
 // --- Operation and facts
 
 Status Card::set_impairments(const std::string& cable, std::optional<bool> a_to_b,

@@ -143,6 +143,7 @@ public:
     // True when a client rang a doorbell since the last poll: the host checks it after it has
     // published `sleeping`.
     bool doorbell_pending() const;
+    std::size_t context_count() const;  // what the look for doorbells costs
 
     // A frame (no FCS) that the network interface of a function sends. RoCE frames are welcome too.
     // False: it is not what its headers claim, and is dropped.

@@ -14,6 +14,8 @@ constexpr std::uint32_t kLooksMax = 2'048;
 constexpr std::uint32_t kLooksMin = 64;
 constexpr std::uint32_t kLooksMaxRealtime = 64;
 constexpr std::uint32_t kLooksPerYield = 32;
+// A look takes a load from each context; with more than these there are fewer looks.
+constexpr std::size_t kContextsPerLook = 8;
 
 // Between two looks at the descriptors of a busy card.
 constexpr std::uint32_t kRoundsPerLook = 64;
@@ -36,6 +38,8 @@ void SpinBudget::note_sleep(Duration slept) {
         looks_ = std::max(looks_ / 2, std::min(kLooksMin, looks_max_));
     }
 }
+
+void SpinBudget::note_message() { looks_ = std::max(looks_ / 2, std::min(kLooksMin, looks_max_)); }
 
 Loop::Loop(const Parts& parts, LoopCounters& counters)
     : parts_(parts), counters_(counters), budget_(parts.may_spin ? kLooksMax : kLooksMaxRealtime) {
@@ -88,8 +92,9 @@ void Loop::wait_for_work() {
 // True when a doorbell rang or the deadline has come.
 bool Loop::wait_awake(Instant deadline) {
     const bool deadline_is_near = deadline - now_ < kTooNearToSleep;
-    const std::uint32_t looks = budget_.looks();
-    for (std::uint32_t look = 1; look <= looks || deadline_is_near; ++look) {
+    const std::size_t looks = std::max<std::size_t>(
+        budget_.looks() / (1 + parts_.card.context_count() / kContextsPerLook), kLooksPerYield);
+    for (std::size_t look = 1; look <= looks || deadline_is_near; ++look) {
         if (parts_.card.doorbell_pending()) {
             budget_.note_hit();
             return true;
@@ -122,7 +127,11 @@ void Loop::sleep(Instant deadline) {
         const int events = parts_.poller.wait(timeout);
         if (bell_rang_) ++counters_.bell_wakeups;
         if (events == 0) ++counters_.timer_wakeups;
-        budget_.note_sleep(monotonic_now() - before);
+        if (bell_rang_ || events == 0) {
+            budget_.note_sleep(monotonic_now() - before);
+        } else {
+            budget_.note_message();
+        }
     }
     parts_.page.sleeping.store(0, std::memory_order_seq_cst);
     rounds_since_look_ = 0;

@@ -7,7 +7,8 @@
 // makes no system call at all.
 //
 // How long it waits awake follows from the sleeps before: short ones say that staying awake would
-// have paid, long ones that it would not.
+// have paid, long ones that it would not. Nor would it have when a message ended the sleep: those
+// are not seen while it waits awake, but kept waiting.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +32,7 @@ public:
     std::uint32_t looks() const { return looks_; }
     void note_hit() { looks_ = looks_max_; }
     void note_sleep(Duration slept);
+    void note_message();  // ended a sleep
 
 private:
     std::uint32_t looks_max_, looks_;

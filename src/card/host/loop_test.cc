@@ -27,6 +27,14 @@ TEST(SpinBudget, long_sleeps_wear_it_down_and_short_ones_bring_it_back) {
     EXPECT_EQ(budget.looks(), 2048u);
 }
 
+TEST(SpinBudget, messages_wear_it_down) {
+    SpinBudget budget(2048);
+    for (int i = 0; i < 20; ++i) budget.note_message();
+    EXPECT_EQ(budget.looks(), 64u);
+    budget.note_hit();
+    EXPECT_EQ(budget.looks(), 2048u);
+}
+
 TEST(SpinBudget, a_small_one_stays_small) {
     SpinBudget budget(16);
     budget.note_sleep(seconds(1));

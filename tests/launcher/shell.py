@@ -2,11 +2,16 @@
 
 import fcntl
 import os
+import pty
 import re
+import select
 import shutil
+import signal
+import struct
+import termios
 
 import launcher_kit
-from harness import BUILD, SOURCE, main
+from harness import BUILD, SOURCE, Failure, main, wait_until
 from launcher_kit import LAUNCHER
 
 COMMANDS = ["up", "down", "status", "counters", "run", "link", "pcap", "flow", "demo", "completion"]
@@ -112,14 +117,74 @@ class Completion(launcher_kit.LauncherTest):
     def test_a_program_is_completed_after_the_mark(self):
         self.assertIn("ibv_rc_pingpong", self.complete("run", "--", "ibv_rc_p"))
 
-    def test_zsh_and_fish_scripts_name_everything(self):
-        for shell in ("zsh", "fish"):
-            script = self.expect_success("completion", shell)
-            for command in COMMANDS:
-                self.assertIn(command, script)
-            if shutil.which(shell):
-                done = self.command([shell, "-n", "-c" if shell == "zsh" else "--no-execute", script])
-                self.assertEqual(done.returncode, 0, done.stderr)
+    def test_fish_offers_commands_and_options(self):
+        path = self.script_for("fish", "rdmalab.fish")
+
+        def complete(line):
+            done = self.command(["fish", "--no-config", "-c", f"source {path}; complete -C '{line}'"])
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            return {row.split("\t")[0] for row in done.stdout.splitlines()}
+
+        self.assertLessEqual(set(COMMANDS), complete("rdmalab "))
+        for command in COMMANDS:
+            help_text = self.expect_success(command, "--help")
+            self.assertEqual(complete(f"rdmalab {command} --"), options_in_help(help_text), command)
+
+    def test_zsh_completes_what_is_typed(self):
+        """Its completion works only where somebody types."""
+        self.script_for("zsh", "_rdmalab")
+        with Terminal(["zsh", "-f", "-i"], self.folder) as zsh:
+            zsh.type(f"PS1='> '; fpath=({self.folder} $fpath); autoload -Uz compinit; compinit -u -D; echo re''ady\n")
+            zsh.wait_for(r"\nready")
+            for typed, completed in (
+                ("rdmalab cou\t", "rdmalab counters "),
+                ("rdmalab link --lo\t", "rdmalab link --loss "),
+                ("rdmalab pcap --a\t", "rdmalab pcap --at "),
+            ):
+                zsh.type(typed)
+                zsh.wait_for(re.escape(completed))
+                zsh.type("\x15")  # take the line back
+
+    def script_for(self, shell, name):
+        path = os.path.join(self.folder, name)
+        with open(path, "w") as file:
+            file.write(self.expect_success("completion", shell))
+        return path
+
+
+class Terminal:
+    """A program in a terminal of its own: `with Terminal(argv, home) as terminal`."""
+
+    def __init__(self, argv, home):
+        self.argv, self.home, self.output = argv, home, ""
+
+    def __enter__(self):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            environment = {**os.environ, "HOME": self.home, "TERM": "dumb"}
+            os.execvpe(self.argv[0], self.argv, environment)
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 25, 500, 0, 0))  # no line breaks
+        return self
+
+    def __exit__(self, *_):
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        os.close(self.fd)
+
+    def type(self, text):
+        os.write(self.fd, text.encode())
+
+    def wait_for(self, pattern):
+        """Until the pattern is in what was printed since the last call."""
+
+        def found():
+            while select.select([self.fd], [], [], 0)[0]:
+                self.output += os.read(self.fd, 4096).decode(errors="replace")
+            return re.search(pattern, self.output)
+
+        if not wait_until(found, 20):
+            raise Failure(f"{pattern!r} did not come; found {self.output!r}")
+        self.output = ""
 
 
 class Installation(launcher_kit.LauncherTest):

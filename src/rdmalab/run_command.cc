@@ -135,8 +135,8 @@ void run(const RunOptions& options, Session& session) {
     std::string name = card_name_or_default(options.name);
     std::optional<CardClient> client;
     if (!wants_embedded) {
-        client =
-            options.name.empty() ? CardClient::connect(name) : CardClient::connect_or_fail(name);
+        client = is_card_named(options.name) ? CardClient::connect_or_fail(name)
+                                             : CardClient::connect(name);
     }
     if (!client) {
         session.exit_status = run_embedded(options, session.command);

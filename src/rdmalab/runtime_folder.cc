@@ -58,12 +58,14 @@ void check_card_name(const std::string& name) {
 }
 
 std::string card_name_or_default(const std::string& name) {
-    if (!name.empty()) {
-        check_card_name(name);
-        return name;
-    }
-    std::string inherited = environment("RDMALAB_CARD");
-    return inherited.empty() ? kDefaultCard : inherited;
+    if (!is_card_named(name)) return kDefaultCard;
+    std::string wanted = name.empty() ? environment("RDMALAB_CARD") : name;
+    check_card_name(wanted);
+    return wanted;
+}
+
+bool is_card_named(const std::string& name) {
+    return !name.empty() || !environment("RDMALAB_CARD").empty();
 }
 
 CardFiles card_files(const std::string& name) {

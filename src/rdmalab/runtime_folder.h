@@ -17,6 +17,7 @@ std::filesystem::path runtime_folder();
 void check_card_name(const std::string& name);
 // What --name means when it is absent: $RDMALAB_CARD (set by `rdmalab run`), else "default".
 std::string card_name_or_default(const std::string& name);
+bool is_card_named(const std::string& name);  // by --name or $RDMALAB_CARD
 
 struct CardFiles {
     std::filesystem::path socket, lock, log;

@@ -150,6 +150,15 @@ class EmbeddedCard(launcher_kit.LauncherTest):
         self.assertEqual((status["topology"], status["seed"]), ("impaired", 5))
         self.assertNotEqual(status["pid"], self.card_pid())
 
+    def test_a_card_that_was_named_is_not_replaced_by_one(self):
+        expected = "rdmalab run: no card named 'lab' is up; start one with: rdmalab up --name lab\n"
+        for words, environment in ((["--name", "lab"], {}), ([], {"RDMALAB_CARD": "lab"})):
+            self.environment.update(environment)
+            done = self.rdmalab("run", *words, "--", "true")
+            self.assertEqual((done.returncode, done.stderr), (2, expected))
+        self.environment["RDMALAB_CARD"] = "../lab"
+        self.assertRegex(self.rdmalab("run", "--", "true").stderr, "^rdmalab run: card name '../lab': expected")
+
     def test_two_at_once_do_not_meet(self):
         first = self.start("run", "--", "sh", "-c", "echo $RDMALAB_CARD; exec sleep 100")
         second = self.start("run", "--", "sh", "-c", "echo $RDMALAB_CARD; exec sleep 100")
@@ -326,6 +335,12 @@ class OrdinaryUser(launcher_kit.LauncherTest):
         done = self.as_user("bash", "-ec", script, timeout=60)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(done.stdout.count("100 iters in"), 2, done.stdout)
+
+    def test_the_demo(self):
+        done = self.as_user(LAUNCHER, "demo", "--seconds", "1", timeout=60)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("\nverdict: PASS", done.stdout)
+        self.assertEqual((self.cards(), self.files()), ([], []))
 
     def test_a_card_of_somebody_else_is_out_of_reach(self):
         self.up_as_user()

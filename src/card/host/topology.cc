@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -272,6 +273,8 @@ private:
     TopologyLines lines_;
 };
 
+constexpr std::size_t kFileBytesMax = 1 << 20;
+
 bool is_path(const std::string& name) {
     return name.find('/') != name.npos || name.ends_with(".toml");
 }
@@ -313,9 +316,16 @@ Topology load_topology(const std::string& name_or_file) {
         }
     }
     if (!is_path(name_or_file)) return unreadable(name_or_file, "neither");
+    // What is no file of a sensible size (a folder, a device without end) must not keep us reading.
+    std::error_code error;
+    if (std::filesystem::is_directory(name_or_file, error))
+        return unreadable(name_or_file, "a folder");
     std::ifstream file(name_or_file, std::ios::binary);
-    std::string text{std::istreambuf_iterator<char>(file), {}};
-    if (!file) return unreadable(name_or_file, "a file that cannot be read");
+    std::string text(kFileBytesMax + 1, '\0');
+    file.read(text.data(), static_cast<std::streamsize>(text.size()));
+    if (!file && !file.eof()) return unreadable(name_or_file, "a file that cannot be read");
+    text.resize(static_cast<std::size_t>(file.gcount()));
+    if (text.size() > kFileBytesMax) return unreadable(name_or_file, "a file of more than 1 MiB");
     return parse_topology(text, name_or_file);
 }
 

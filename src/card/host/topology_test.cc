@@ -472,6 +472,17 @@ TEST(TopologyErrors, a_name_that_is_neither_built_in_nor_a_file) {
               "loopback), found a file that cannot be read");
 }
 
+TEST(TopologyErrors, a_folder_or_an_endless_file_is_none) {
+    const auto found = [](const std::string& path) {
+        const Topology topology = load_topology(path);
+        EXPECT_EQ(topology.errors.size(), 1u) << path;
+        return topology.errors.empty() ? "" : topology.errors[0].found;
+    };
+    const TemporaryFolder folder;
+    EXPECT_EQ(found(folder.path()), "a folder");
+    EXPECT_EQ(found("/dev/zero"), "a file of more than 1 MiB");
+}
+
 TEST(Topology, a_file_is_read_by_its_path) {
     const TemporaryFolder folder;
     const std::string path = folder.path() + "/mine.toml";

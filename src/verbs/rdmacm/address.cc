@@ -41,7 +41,7 @@ using namespace rdmalab::rdmacm;
 extern "C" int rdma_bind_addr(rdma_cm_id* public_id, sockaddr* address) {
     Id& id = id_of(public_id);
     std::optional<abi::CmAddress> local = from_sockaddr(address);
-    if (!local) return fail(EAFNOSUPPORT);
+    if (!local) return fail(EINVAL);  // as for every address without a known length
     abi::CmBindRequest request{.id = id.handle, .reserved = 0, .address = *local};
     abi::CmIdInfo info{};
     char text[Session::kTextMax];
@@ -59,11 +59,11 @@ extern "C" int rdma_resolve_addr(rdma_cm_id* public_id, sockaddr* source, sockad
     request.id = id.handle;
     request.timeout_ms = static_cast<std::uint32_t>(timeout_ms);
     std::optional<abi::CmAddress> to = from_sockaddr(destination);
-    if (!to) return fail(EAFNOSUPPORT);
+    if (!to) return fail(EINVAL);
     request.destination = *to;
     if (source != nullptr) {
         std::optional<abi::CmAddress> from = from_sockaddr(source);
-        if (!from) return fail(EAFNOSUPPORT);
+        if (!from) return fail(EINVAL);
         request.source = *from;
     }
     abi::CmIdInfo info{};

@@ -30,7 +30,7 @@ Join* find_join(Id& id, const abi::CmAddress& address) {
 int join_group(rdma_cm_id* public_id, const sockaddr* group, std::uint32_t flags, void* context) {
     Id& id = id_of(public_id);
     std::optional<abi::CmAddress> address = from_sockaddr(group);
-    if (!address) return fail(EAFNOSUPPORT);
+    if (!address) return fail(EINVAL);
     Join* join = new (std::nothrow) Join();
     if (join == nullptr) return fail(ENOMEM);
     join->id = &id;

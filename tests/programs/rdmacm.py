@@ -405,6 +405,12 @@ class PerftestOverCm(PerftestPairs):
             self.assertGreater(cable_bytes(card), before)
             card.wait_idle()
 
+    def test_perftest_itself_refuses_uc(self):
+        with Card() as card:
+            for tool in ("ib_write_bw", "ib_send_lat"):
+                program = card.run(tool, "-c", "UC", "-R", "-d", SERVER_DEVICE, expect=1)
+                self.assertIn("UC is not supported in librdmacm", program.output)
+
     def test_again_and_again(self):
         self.loop(LOOPS, list(perftest_cases()))
 
@@ -449,6 +455,7 @@ class Libraries(unittest.TestCase):
             card.wait_idle()
 
     def test_ucx_connects_by_rdma_cm(self):
+        """io_demo does; ucx_perftest has its workers' addresses exchanged over TCP and knows no other way."""
         ucx = {"UCX_TLS": "rc", "UCX_SOCKADDR_TLS_PRIORITY": "rdmacm", "UCX_LOG_LEVEL": "warn"}
         words = ["io_demo", "-d", "4096:65536", "-q", "-p", 1337]
         with Card() as card:

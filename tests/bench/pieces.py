@@ -1,9 +1,8 @@
 """Google Benchmark programs: nanoseconds from a plain run, instructions per iteration from callgrind.
 
 Hardware counters are missing in many virtual machines, so instructions are counted by valgrind. The library calls a benchmark
-several times with more and more iterations, and each call sets up anew; so what a program costs is its start, a set-up
-per call and a step per iteration. The start is measured alone, and two runs of different length (the library's log at
---v=2 tells calls and iterations) give set-up and step.
+several times with more and more iterations, and each call sets up anew. Of two runs with as many calls (the library's log
+at --v=2 tells calls and iterations) the difference is that of the iterations alone.
 """
 
 import glob
@@ -45,38 +44,34 @@ def nanoseconds(program):
     return found
 
 
-def callgrind(program, *words):
-    """(instructions, what was printed)."""
-    done = run(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", program, *words])
-    text = done.stdout + done.stderr
-    return int(re.search(r"Collected : (\d+)", text).group(1)), text
-
-
 def counted(program, name, min_time):
     """(instructions, calls, iterations) of one run."""
-    filter_word = f"--benchmark_filter=^{re.escape(name)}$"
-    total, text = callgrind(program, filter_word, f"--benchmark_min_time={min_time}", "--v=2")
+    words = [f"--benchmark_filter=^{re.escape(name)}$", f"--benchmark_min_time={min_time}", "--v=2"]
+    done = run(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", program, *words])
+    text = done.stdout + done.stderr
     iterations = [int(count) for count in re.findall(r"Running .* for (\d+)", text)]
-    return total, len(iterations), sum(iterations)
+    return int(re.search(r"Collected : (\d+)", text).group(1)), len(iterations), sum(iterations)
 
 
-def instructions(program, name, start):
-    """Per iteration. start + calls * setup + iterations * step = total, for two runs."""
-    few, few_calls, few_iterations = counted(program, name, 0.000001)
-    many, many_calls, many_iterations = counted(program, name, 0.05)
-    divisor = many_iterations * few_calls - few_iterations * many_calls
-    if divisor <= 0:
-        return float("nan")  # the shortest run was long enough
-    return ((many - start) * few_calls - (few - start) * many_calls) / divisor
+def instructions(program, name):
+    """Per iteration; NaN when it is less than the set-up varies, as where there are system calls only."""
+    seen = {}  # calls: (instructions, iterations)
+    for min_time in (0.1, 0.3, 0.6, 1.2):
+        total, calls, iterations = counted(program, name, min_time)
+        if calls in seen and iterations > 1.5 * seen[calls][1]:
+            count = (total - seen[calls][0]) / (iterations - seen[calls][1])
+            return count if count > 0 else float("nan")
+        seen.setdefault(calls, (total, iterations))
+    return float("nan")
 
 
 def measure_pieces(folder, say):
     pieces = []
     for program in sorted(glob.glob(os.path.join(folder, "*_bench"))):
         room = os.path.basename(program).removesuffix("_bench")
-        start = callgrind(program, "--benchmark_list_tests")[0] if shutil.which("valgrind") else None
+        counts = shutil.which("valgrind") is not None
         for name, (ns, items) in nanoseconds(program).items():
-            count = instructions(program, name, start) if start else float("nan")
+            count = instructions(program, name) if counts else float("nan")
             pieces.append(Piece(room, name, ns / items, count / items))
             say(f"{room} {name}: {pieces[-1].ns:.1f} ns, {pieces[-1].instructions:.0f} instructions")
     return pieces

@@ -245,7 +245,7 @@ class Misuse(unittest.TestCase):
     def test_what_makes_no_sense_is_refused_with_the_right_errno(self):
         with Card() as card:
             program = card.run(harness.tool("cm_misuse"), SERVER_IP, env=ON_SERVER)
-            self.assertEqual(program.output, "all as expected\n")
+            self.assertEqual(program.stdout, "all as expected\n")
             card.wait_idle()
             # Answers of what is over may have to be repeated for a second.
             self.assertTrue(harness.wait_until(lambda: not any(card.status()["cm"].values()), 10), card.status()["cm"])

@@ -75,6 +75,51 @@ for case_ in Ucx.CASES:
     add_ucx(*case_)
 
 
+class UctTransports(unittest.TestCase):
+    """Every transport that UCX finds on a device, at its lowest level (UCT), with every test that it has the means for."""
+
+    TESTS = {"am_short": [("am_lat", "short", 8)], "am_bcopy": [("am_bw", "bcopy", 4000)], "am_zcopy": [("am_bw", "zcopy", 4000)],
+             "put_short": [("put_lat", "short", 8)], "put_zcopy": [("put_bw", "zcopy", 65536)],
+             "get_zcopy": [("get", "zcopy", 65536)], "atomic_fadd": [("fadd", "short", 8), ("cswap", "short", 8)]}
+
+    def transports(self, card):
+        """{transport: the operations it has}, of the server's device."""
+        found = {}
+        output = card.run("ucx_info", "-d", env=UCX_WARNINGS).stdout
+        for name, device, body in re.findall(r"Transport: (\w+)\n#\s+Device: (\S+)\n(.*?)(?=Transport:|\Z)", output, re.S):
+            if device == f"{SERVER_DEVICE}:1":
+                found[name] = set(re.findall(r"^#\s+(\w+): (?:<=|\d)", body, re.M))
+        return found
+
+    def run_one(self, card, transport, test, layout, size):
+        with reserved_port() as port:
+            argv = ["ucx_perftest", "-p", port, "-x", transport]
+            what = ["-t", test, "-D", layout, "-s", size, "-n", 500, "-w", 10, "-f", "-v"]
+            pair = card.run_pair(
+                [*argv, "-d", f"{SERVER_DEVICE}:1"],
+                [*argv, "-d", f"{CLIENT_DEVICE}:1", "127.0.0.1", *what],
+                port,
+                env=(UCX_WARNINGS, UCX_WARNINGS),
+            )
+            row = re.search(r"^\s*(\d+),[\d.]+,", pair.client.stdout, re.M)
+            self.assertIsNotNone(row, pair.client.report("client"))
+            self.assertEqual(int(row.group(1)), 500)
+            self.assertNotRegex(pair.client.output + pair.server.output, r"\b(ERROR|WARN)\b")
+
+    @harness.costs(timeout=180)
+    def test_every_transport_moves_data(self):
+        with Card() as card:
+            transports = self.transports(card)
+            self.assertLessEqual({"rc_verbs", "ud_verbs"}, set(transports))
+            for transport, operations in transports.items():
+                tests = [one for operation in sorted(operations) for one in self.TESTS.get(operation, [])]
+                self.assertGreaterEqual(len(tests), 2, f"{transport} offers {operations}")
+                for test, layout, size in tests:
+                    with self.subTest(transport=transport, test=test, layout=layout):
+                        self.run_one(card, transport, test, layout, size)
+            card.wait_idle()
+
+
 class Fabric(unittest.TestCase):
     ITERATIONS = 100
 

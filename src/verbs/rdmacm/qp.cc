@@ -237,6 +237,10 @@ extern "C" int rdma_create_srq(rdma_cm_id* id, ibv_pd* pd, ibv_srq_init_attr* in
     extended.attr = init->attr;
     extended.comp_mask = IBV_SRQ_INIT_ATTR_PD;
     extended.pd = pd;
+    if (id->qp_type == IBV_QPT_XRC_RECV) {
+        extended.comp_mask |= IBV_SRQ_INIT_ATTR_TYPE;
+        extended.srq_type = IBV_SRQT_XRC;
+    }
     int status = create_srq(id_of(id), extended);
     if (status == 0) init->attr = extended.attr;
     return answer(status);

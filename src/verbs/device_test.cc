@@ -156,6 +156,9 @@ TEST_F(DeviceTest, registration_tells_bad_memory_from_good) {
     munmap(page + 4096, 4096);
     EXPECT_EQ(ibv_reg_mr(pd_, page, 8192, IBV_ACCESS_LOCAL_WRITE), nullptr);
     EXPECT_EQ(errno, EFAULT);
+    mprotect(page, 4096, PROT_NONE);
+    EXPECT_EQ(ibv_reg_mr(pd_, page, 4096, IBV_ACCESS_REMOTE_READ), nullptr);
+    EXPECT_EQ(errno, EFAULT);
     mprotect(page, 4096, PROT_READ);
     EXPECT_EQ(ibv_reg_mr(pd_, page, 4096, IBV_ACCESS_LOCAL_WRITE), nullptr);
     EXPECT_EQ(errno, EFAULT);

@@ -74,6 +74,46 @@ class Values(unittest.TestCase):
             self.assertRegex(output, r"max_dm_size:\s+[1-9]|maximum device memory size:?\s+[1-9]|device memory.*[1-9]")
 
 
+# What verbs_memory finds.
+FINDINGS = """\
+send to pages that come: success
+receive in pages that come: success
+arrived: yes
+send to pages that come: success
+receive in pages that come: success
+arrived: yes
+send to pages that cannot come: remote operation error
+receive in pages that cannot come: local protection error
+send to pages that cannot come: remote operation error
+receive in pages that cannot come: local protection error
+advice on pages that cannot come: EFAULT
+write from pages that are gone: local protection error
+send to nowhere: success
+receive in nowhere: success
+send to nowhere: success
+receive in nowhere: success
+send to device memory: success
+receive in device memory: success
+arrived: yes
+send to device memory: success
+receive in device memory: success
+arrived: yes
+free in use: EBUSY
+bind: success
+write into the window: success
+deregister a bound region: EBUSY
+write beside the window: remote access error
+"""
+
+
+class Memory(unittest.TestCase):
+    def test_kinds_of_memory(self):
+        with Card() as card:
+            output = card.run(harness.tool("verbs_memory")).stdout
+            self.assertEqual(output.splitlines(), FINDINGS.splitlines())
+            card.wait_idle()
+
+
 class Shared(unittest.TestCase):
     def test_a_second_process_joins_a_context(self):
         with Card() as card:

@@ -129,6 +129,40 @@ TEST_F(ControlServer, a_device_that_is_not_there_and_a_second_one_are_refused) {
     EXPECT_EQ(open_device(client, 1).status, EBUSY);
 }
 
+// A second process of a context: it shows its memory, uses its objects, and the context ends with
+// the last.
+TEST_F(ControlServer, a_context_is_joined_by_its_memory_and_ends_with_its_last_member) {
+    ControlClient first = connect(), second = connect();
+    const Reply opened = open_device(first, 2);
+    ASSERT_EQ(opened.fds.size(), 4u);
+    first.send(abi::Op::kAllocPd);
+    const auto pd = body_as<abi::HandleReply>(first.receive());
+
+    second.send(abi::Op::kImportContext);
+    EXPECT_EQ(second.receive().text, "to import a context: expected one descriptor, found 0");
+    second.send(abi::Op::kImportContext, {}, opened.fds[1].value());
+    EXPECT_EQ(second.receive().text, "the descriptor is not that of an open context");
+    second.send(abi::Op::kImportContext, {}, opened.fds[0].value());
+    const Reply joined = second.receive();
+    ASSERT_EQ(joined.status, 0) << joined.text;
+    ASSERT_EQ(joined.fds.size(), 4u);
+    EXPECT_EQ(body_as<abi::OpenContextReply>(joined).device, 2u);
+    second.send(abi::Op::kImportContext, {}, opened.fds[0].value());
+    EXPECT_EQ(second.receive().status, EBUSY);
+
+    const auto asks = [&](abi::Op op, std::uint32_t handle) {
+        second.send(op, abi::HandleRequest{handle});
+        return second.receive().status;
+    };
+    EXPECT_EQ(asks(abi::Op::kQueryPd, pd.handle), 0);
+    first.close();
+    EXPECT_TRUE(eventually_attached(1));
+    EXPECT_EQ(asks(abi::Op::kQueryPd, pd.handle), 0);
+    EXPECT_EQ(asks(abi::Op::kDeallocPd, pd.handle), 0);
+    second.close();
+    EXPECT_TRUE(eventually_attached(0));
+}
+
 TEST_F(ControlServer, requests_about_a_device_need_one) {
     ControlClient client = connect();
     client.send(abi::Op::kAllocPd);

@@ -261,7 +261,7 @@ struct Malformed {
     std::size_t length;  // of the message
     abi::RequestHeader header;
     int status;
-    const char* text;
+    std::string text;
 };
 
 TEST_F(ControlServer, malformed_requests_get_an_answer_and_the_connection_is_closed) {
@@ -276,8 +276,8 @@ TEST_F(ControlServer, malformed_requests_get_an_answer_and_the_connection_is_clo
          16,
          {.version = 9},
          EPROTO,
-         "the version of the protocol: expected 1 (that of the card), found 9; card and library "
-         "are of different builds"},
+         "the version of the protocol: expected " + std::to_string(abi::kVersion) +
+             " (that of the card), found 9; card and library are of different builds"},
         {"length",
          20,
          {.op = abi::Op::kHello, .length = 8},

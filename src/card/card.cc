@@ -8,6 +8,7 @@
 #include "base/limits.h"
 #include "card/address_book.h"
 #include "card/cm_service.h"
+#include "card/congestion.h"
 #include "card/control.h"
 #include "card/control_reply.h"
 #include "card/doorbells.h"
@@ -75,6 +76,7 @@ struct Card::Impl final : FrameSink {
     bool move_frames(Instant now);
     void finish_round(Instant now);
     bool any_touched() const;
+    void refresh_line_rates(Instant now);
     Context* find(OwnerId owner) const;
     ControlReply query_port(const Context& context) const;
 
@@ -88,6 +90,7 @@ struct Card::Impl final : FrameSink {
     Switchboard switchboard;
     FlowService flow;
     CmService cm;
+    std::unique_ptr<Congestion> congestion;  // when the functions are there
     std::unordered_map<OwnerId, std::unique_ptr<Context>> contexts;
     std::vector<Context*> context_list;  // what the doorbell scan walks
     std::size_t turn = 0;                // the function whose frames come first
@@ -108,13 +111,20 @@ Card::Impl::Impl(const CardConfig& given, HostPort& host_port, transport::Memory
         engine.mac = config.functions[i].mac;
         engine.port_mtu = config.port_mtu;
         engine.seed = config.seed * 0x9e37'79b9'7f4a'7c15 + i;
-        engine.cnp_interval = config.cnp_interval;
         functions.push_back(std::make_unique<Function>(engine, host, memory));
         const std::vector<Gid>& gids = addresses.gids(i);
         for (std::size_t k = 0; k < gids.size(); ++k) {
             functions.back()->engine().set_gid(static_cast<std::uint8_t>(k), gids[k]);
         }
     }
+    congestion = std::make_unique<Congestion>(config, host, functions);
+    refresh_line_rates({});
+}
+
+// Rate 1.0 of a port is what its cable lets through.
+void Card::Impl::refresh_line_rates(Instant now) {
+    for (std::uint32_t i = 0; i < functions.size(); ++i)
+        congestion->set_line_rate(i, switchboard.rate_of(i), now);
 }
 
 Context* Card::Impl::find(OwnerId owner) const {
@@ -131,6 +141,7 @@ void Card::Impl::deliver(std::uint32_t function, wire::Frame& frame, Instant now
     if (!icrc_is_right(frame)) return receiver.engine().count_icrc_error();
     if (is_for_gsi(frame)) {
         if (!wire::invariants_unchanged(frame)) return receiver.engine().count_icrc_error();
+        if (congestion->handle_mad(function, frame, now)) return;
         return cm.handle_frame(function, frame, now);
     }
     receiver.engine().handle_frame(frame, now);
@@ -164,11 +175,17 @@ bool Card::Impl::handle_timeouts(Instant now) {
 }
 
 bool Card::Impl::has_work(const Function& function) const {
-    return function.engine().has_work() || cm.has_work(function.index());
+    return function.engine().has_work() || cm.has_work(function.index()) ||
+           congestion->has_frames(function.index());
 }
 
 bool Card::Impl::poll_frame(Function& function, Instant now, wire::Frame& frame) {
-    return cm.poll_frame(function.index(), frame) || function.engine().poll_frame(now, frame);
+    if (cm.poll_frame(function.index(), frame)) {
+        congestion->note_connection(function.index(), frame);
+        return true;
+    }
+    return congestion->poll_frame(function.index(), frame) ||
+           function.engine().poll_frame(now, frame);
 }
 
 // Every engine in turn, so that answers overtake long messages of others.
@@ -365,13 +382,15 @@ bool Card::poll(Instant now) {
     bool active = card.scan_doorbells();
     active |= card.switchboard.deliver_due(now, kRoundFramesMax) > 0;
     active |= card.handle_timeouts(now);
+    active |= card.congestion->poll(now);
     active |= card.move_frames(now);
     if (active || card.any_touched() || card.switchboard.must_reclaim()) card.finish_round(now);
     return card.any_touched() || card.switchboard.next_deadline() <= now;
 }
 
 Instant Card::next_deadline() const {
-    Instant deadline = std::min(impl_->switchboard.next_deadline(), impl_->cm.next_deadline());
+    Instant deadline = std::min({impl_->switchboard.next_deadline(), impl_->cm.next_deadline(),
+                                 impl_->congestion->next_deadline()});
     for (const auto& function : impl_->functions) {
         deadline = std::min(deadline, function->next_deadline());
     }
@@ -381,7 +400,7 @@ Instant Card::next_deadline() const {
 bool Card::doorbell_pending() const {
     return std::any_of(impl_->context_list.begin(), impl_->context_list.end(),
                        [](const Context* context) { return any_doorbell(context->doorbells()); }) ||
-           impl_->any_touched();
+           impl_->congestion->has_answers() || impl_->any_touched();
 }
 
 bool Card::handle_netdev_frame(std::uint32_t function, ByteView bytes, Instant now) {
@@ -393,9 +412,25 @@ std::size_t Card::context_count() const { return impl_->context_list.size(); }
 // --- Operation and facts
 
 Status Card::set_impairments(const std::string& cable, std::optional<bool> a_to_b,
-                             const Impairments& impairments, Instant) {
-    return impl_->switchboard.set_impairments(cable, a_to_b, impairments);
+                             const Impairments& impairments, Instant now) {
+    const Status status = impl_->switchboard.set_impairments(cable, a_to_b, impairments);
+    impl_->refresh_line_rates(now);
+    return status;
 }
+
+Status Card::attach_congestion(CongestionProcessId id, std::uint32_t device, std::uint32_t workers,
+                               bool report_only, std::byte* memory, Instant now) {
+    return impl_->congestion->attach(id, device, workers, report_only, memory, now);
+}
+void Card::detach_congestion(CongestionProcessId id, Instant now) {
+    impl_->congestion->detach(id, now);
+}
+const pcc::Settings& Card::congestion_settings() const { return impl_->congestion->settings(); }
+void Card::set_congestion_settings(const pcc::Settings& settings, Instant now) {
+    impl_->congestion->set_settings(settings, now);
+    impl_->refresh_line_rates(now);
+}
+std::vector<CongestionFacts> Card::congestion_facts() const { return impl_->congestion->facts(); }
 
 Result<TapPoint> Card::find_tap(const std::string& name) const {
     for (std::uint32_t i = 0; i < config().ports.size(); ++i) {

@@ -22,6 +22,9 @@
 #include "card/config.h"
 #include "card/ring_abi.h"
 #include "flow/pipeline.h"
+#include "pcc/pcc_abi.h"
+#include "pcc/reaction_point.h"
+#include "pcc/settings.h"
 #include "transport/cm_types.h"
 #include "transport/engine.h"
 #include "wire/frame.h"
@@ -51,6 +54,8 @@ struct FlowDomainFacts {
     std::string owner;                         // the program that owns it; empty: nobody does
     const flow::Pipeline* pipeline = nullptr;  // of the owner
 };
+// One attached congestion control process; chosen by the host, never reused.
+using CongestionProcessId = StrongId<struct CongestionProcessIdTag>;
 
 class HostPort : public CmHostPort {
 public:
@@ -70,6 +75,9 @@ public:
     // A frame that is not RoCE has reached a function. False: the function has no network
     // interface. The payload is to be read within the call.
     virtual bool deliver_to_netdev(std::uint32_t, const wire::Frame&) { return false; }
+    // A congestion control process was given up; the built-in algorithm, or the next in line, goes
+    // on.
+    virtual void congestion_process_failed(CongestionProcessId, pcc::ErrorReason) {}
     // Of CmHostPort. Only a host that opens CM sessions needs to do something here.
     void notify_cm(CmSessionId, std::uint32_t, const abi::CmEventRecord&) override {}
     std::vector<abi::CmEventRecord> withdraw_cm(CmSessionId, std::uint32_t,
@@ -92,6 +100,21 @@ struct PortCounters {
 struct CableCounters {  // one direction
     std::uint64_t frames = 0, bytes = 0, lost = 0, reordered = 0, duplicated = 0, corrupted = 0,
                   ce_marked = 0, overflowed = 0;
+};
+
+// Congestion control of one PF.
+struct CongestionFacts {
+    struct Process {
+        CongestionProcessId id;
+        pcc::ProcessState state;
+        std::uint32_t workers;
+        bool report_only;
+    };
+    std::string pf;
+    std::uint64_t line_rate_bps = 0;
+    pcc::ReactionCounters counters;
+    std::vector<pcc::FlowFacts> flows;
+    std::vector<Process> processes;
 };
 
 class Card {
@@ -136,6 +159,14 @@ public:
     // Follows packets through the pipes of the PF. EINVAL: it has no owner.
     Status trace_flow(const std::string& pf, const flow::Match& filter,
                       const std::optional<flow::FieldValues>& mask, std::uint32_t packets);
+    // --- Congestion control processes (pcc/pcc_abi.h). `memory` is zeroed, shared with the
+    // process, of pcc::shared_size(workers) bytes, and stays mapped until detach. `device` is a PF.
+    Status attach_congestion(CongestionProcessId id, std::uint32_t device, std::uint32_t workers,
+                             bool report_only, std::byte* memory, Instant now);
+    void detach_congestion(CongestionProcessId id, Instant now);
+    const pcc::Settings& congestion_settings() const;
+    void set_congestion_settings(const pcc::Settings& settings, Instant now);
+    std::vector<CongestionFacts> congestion_facts() const;
 
     // --- Data path.
     bool poll(Instant now);

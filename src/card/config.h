@@ -8,6 +8,7 @@
 
 #include "base/address.h"
 #include "base/units.h"
+#include "pcc/settings.h"
 
 namespace rdmalab::card {
 
@@ -57,7 +58,7 @@ struct CardConfig {
     std::uint64_t seed = 1;
     std::uint32_t port_mtu = 4096;
     std::uint32_t netdev_mtu = 9000;  // of network interfaces; a RoCE frame of MTU 4096 fits
-    Duration cnp_interval = microseconds(4);
+    pcc::Settings congestion;
     bool force_computed_icrc = false;  // every frame crosses its links as bytes with a computed
                                        // ICRC (the slow, literal mode)
     std::vector<PortConfig> ports;

@@ -109,6 +109,35 @@ enum class ErrorReason : std::uint32_t {
     kBrokenRing = 3,  // an index that cannot be
 };
 
+// -----------------------------------------------------------------------------------------------
+// control messages, on the card's socket beside those of ring_abi.h
+
+enum class PccOp : std::uint32_t {
+    kAttach = 112,  // AttachRequest -> AttachReply, with three descriptors: the memfd of the rings,
+                    // the card page, the bell. The connection stands for the process from now on.
+};
+constexpr bool is_pcc_op(std::uint32_t op) {
+    return op == static_cast<std::uint32_t>(PccOp::kAttach);
+}
+
+enum AttachFlags : std::uint32_t { kAttachReportOnly = 1 };
+
+struct AttachRequest {
+    std::uint32_t version = kAbiVersion;
+    std::uint32_t workers = 1;
+    std::uint32_t flags = 0;  // AttachFlags
+    std::uint32_t reserved = 0;
+    char device[64] = {};  // of a PF
+};
+struct AttachReply {
+    std::uint64_t size = 0;  // of the memfd
+    std::uint32_t process = 0;
+    std::uint32_t reserved = 0;
+};
+
+// -----------------------------------------------------------------------------------------------
+// shared memory
+
 inline constexpr std::uint32_t kWorkerMax = 64;
 inline constexpr std::uint32_t kEventRingCapacity = 8192;
 inline constexpr std::uint32_t kAnswerRingCapacity = 4096;
@@ -116,13 +145,37 @@ inline constexpr std::uint32_t kAnswerRingCapacity = 4096;
 struct PccPage {
     std::uint32_t version;
     std::uint32_t workers;
-    std::uint64_t ring_offset;  // of the first WorkerRings from the start of the memfd
+    std::uint64_t algorithm_offset;  // of the AlgorithmPage from the start of the memfd
+    std::uint64_t ring_offset;       // of the first WorkerRings
     std::uint64_t ring_stride;
     // Written by the card, a futex word: ProcessState.
     alignas(64) std::atomic<std::uint32_t> state;
     std::atomic<std::uint32_t> error;  // ErrorReason, with kError
     std::atomic<std::uint64_t> line_rate_bps;
     std::atomic<std::uint64_t> events_lost;  // the ring was full, or injected
+};
+
+// What the process tells about its algorithm, and how the card's administrator sets a parameter of
+// it: the card writes the request and then `requested`; the process answers by the same number in
+// `answered`. Texts end with a zero.
+struct AlgorithmRow {
+    std::uint32_t is_counter = 0;
+    std::uint32_t algorithm = 0, id = 0;
+    std::uint32_t value = 0, initial = 0, min = 0, max = 0, permissions = 0;
+    char text[64] = {};
+};
+static_assert(sizeof(AlgorithmRow) == 96);
+inline constexpr std::uint32_t kAlgorithmRowsMax = 256;
+
+struct AlgorithmPage {
+    char path[256];
+    char text[64];
+    std::atomic<std::uint32_t> row_count;
+    std::atomic<std::uint32_t> requested, answered;
+    std::uint32_t algorithm, id, value;  // of the request
+    std::int32_t status;                 // of the answer: 0 or an errno value
+    char error[256];
+    AlgorithmRow rows[kAlgorithmRowsMax];
 };
 
 struct WorkerRings {

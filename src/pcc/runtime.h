@@ -45,6 +45,7 @@ struct RuntimeOptions {
 struct RateAnswer {
     std::uint32_t rate = kRateMax;  // as the algorithm gave it; may be nonsense
     bool wants_probe = false;
+    bool is_changed = false;  // it differs from the flow's last answer
     bool is_valid() const { return rate >= 1 && rate <= kRateMax; }
 };
 

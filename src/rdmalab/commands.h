@@ -19,6 +19,7 @@ void add_status_command(CLI::App& app, Session& session);
 void add_counters_command(CLI::App& app, Session& session);
 void add_link_command(CLI::App& app, Session& session);
 void add_flow_command(CLI::App& app, Session& session);
+void add_congestion_command(CLI::App& app, Session& session);
 void add_pcap_command(CLI::App& app, Session& session);
 void add_run_command(CLI::App& app, Session& session);
 void add_demo_command(CLI::App& app, Session& session);

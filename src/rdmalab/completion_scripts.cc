@@ -104,7 +104,13 @@ _rdmalab() {
             choices="$(_rdmalab_facts name) $(_rdmalab_facts representor) $(_rdmalab_facts device)"
             ;;
         --direction) choices="a-to-b b-to-a both" ;;
-        --verify-icrc) choices="true false" ;;
+        --verify-icrc | --pacing | --algorithms) choices="true false" ;;
+        --flows) choices="cm all" ;;
+        --dcqcn)
+            choices="g= rtt_us= initial_alpha= rate_on_first_cnp_mbps= min_dec_fac= gd="
+            choices="$choices min_rate_mbps= monitor_period_us= time_reset_us= byte_reset="
+            choices="$choices threshold= ai_rate_mbps= hai_rate_mbps="
+            ;;
         --topology)
             COMPREPLY=($(compgen -W "loopback impaired" -f -- "$word"))
             return

@@ -114,6 +114,7 @@ int launch(int argument_count, char** argument_values) {
     add_counters_command(app, session);
     add_run_command(app, session);
     add_link_command(app, session);
+    add_congestion_command(app, session);
     add_pcap_command(app, session);
     add_flow_command(app, session);
     add_demo_command(app, session);

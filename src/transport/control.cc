@@ -36,6 +36,36 @@ void Engine::set_gid(std::uint8_t index, const Gid& gid) {
     if (index < limits::kGidMax) impl_->core.gids[index] = gid;
 }
 
+void Engine::set_congestion_port(CongestionPort* port) { impl_->core.congestion = port; }
+
+void Engine::watch_qp(Qpn qpn, bool on) {
+    if (Qp* const qp = impl_->core.qps.find(qpn)) impl_->watch(*qp, on);
+}
+
+void Engine::watch_all(bool on) {
+    Core& core = impl_->core;
+    core.watches_all = on && core.congestion != nullptr;
+    for (std::uint32_t slot = 0; slot < core.qps.slot_count(); ++slot) {
+        Qp* const qp = core.qps.at(slot);
+        if (qp != nullptr && !qp->is_ud()) impl_->watch(*qp, on);
+    }
+}
+
+void Engine::Impl::watch(Qp& qp, bool on) {
+    qp.is_watched = on && core.congestion != nullptr;
+    if (qp.is_watched || qp.hold_until <= core.now) return;
+    qp.hold_until = {};
+    core.ready.push_back(qp);
+}
+
+bool Engine::has_qp(Qpn qpn) const { return impl_->core.qps.find(qpn) != nullptr; }
+
+const wire::LowerTemplate* Engine::path_of(Qpn qpn) const {
+    const Qp* const qp = impl_->core.qps.find(qpn);
+    if (qp == nullptr || qp->is_ud() || qp->state < QpState::kRtr) return nullptr;
+    return &qp->lower;
+}
+
 Result<PdId> Engine::create_pd(OwnerId owner) {
     const auto id = impl_->core.pds.insert({owner});
     if (!id) return failure(ENOMEM);
@@ -248,6 +278,7 @@ Result<Qpn> Engine::create_qp(const QpInit& init) {
     if (qp == nullptr) return failure(ENOMEM);
     qp->init = init;
     impl_->reset(*qp);
+    qp->is_watched = core.watches_all && !qp->is_ud();
     impl_->count_uses(*qp, 1);
     return qp->qpn;
 }
@@ -291,6 +322,7 @@ int Engine::destroy_qp(OwnerId owner, Qpn qpn) {
 void Engine::Impl::remove_qp(Qp& qp) {
     count_uses(qp, ~0u);
     if (qp.multicast_groups > 0) core.multicast.detach_all(qp.qpn);
+    if (core.congestion != nullptr) core.congestion->handle_gone(qp.flow());
     core.deadlines.remove(qp.slot);
     core.qps.erase(qp.slot);
 }
@@ -415,6 +447,8 @@ void Engine::Impl::reset(Qp& qp) {
     qp.recv_target = {qp.init.recv_cq, qp.init.srq, qp.init.pd};
     if (qp.init.srq) qp.recv_target.pd = core.srqs.find(*qp.init.srq)->pd;
     qp.notification = {};
+    qp.hold_until = {};
+    if (core.congestion != nullptr) core.congestion->handle_gone(qp.flow());
     qp.timers.fill(Instant::never());
     qp.comm_established = false;
 }

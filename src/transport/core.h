@@ -68,6 +68,8 @@ struct Core {
     MemoryPort& memory;
     WorkPort& work;
     OutcomePort& outcome;
+    CongestionPort* congestion = nullptr;
+    bool watches_all = false;
     EngineCounters counters;
     std::array<Gid, limits::kGidMax> gids{};
     MemoryTable regions;

@@ -65,6 +65,7 @@ void Engine::Impl::handle_multicast(wire::Frame& frame, const wire::OpcodeInfo& 
 void Engine::Impl::deliver(Qp& qp, const wire::Frame& frame, const wire::OpcodeInfo& info) {
     if (info.kind == wire::PacketKind::kCnp) {
         ++core.counters.rp_cnp_handled;
+        if (core.congestion != nullptr) core.congestion->handle_cnp(qp.flow(), core.now);
         return;
     }
     if (info.service != qp.service()) {
@@ -103,6 +104,11 @@ void Engine::Impl::fire(Qp& qp, Timer timer) {
         case Timer::kFlush:
             flush_late_recvs(core, qp);
             break;
+        case Timer::kPace:
+            if (core.congestion != nullptr && qp.is_watched)
+                qp.hold_until = core.congestion->may_send(qp.flow(), core.now);
+            core.ready.push_back(qp);
+            break;
     }
 }
 
@@ -120,6 +126,8 @@ bool Engine::Impl::poll_frame(wire::Frame& out) {
             ++core.counters.tx_frames;
             core.counters.tx_bytes += bytes;
             qp->tx_bytes += out.payload_length;
+            if (qp->is_watched) [[unlikely]]
+                note_sent(*qp, out, bytes);
             if (budget <= 1) {
                 core.ready.rotate();
                 budget = core.config.frames_per_turn;
@@ -136,8 +144,31 @@ bool Engine::Impl::poll_frame(wire::Frame& out) {
 }
 
 bool Engine::Impl::poll_qp(Qp& qp, wire::Frame& out) {
-    return poll_notification(core, qp, out) || responder.poll_frame(qp, out) ||
-           requester.poll_frame(qp, out);
+    if (poll_notification(core, qp, out)) return true;
+    if (qp.hold_until > core.now) [[unlikely]]
+        return poll_held(qp, out);
+    return responder.poll_frame(qp, out) || requester.poll_frame(qp, out);
+}
+
+// Acknowledgements do not wait: they are what the peer's clock runs by.
+bool Engine::Impl::poll_held(Qp& qp, wire::Frame& out) {
+    if (responder.poll_acknowledgement(qp, out)) return true;
+    core.set_timer(qp, Timer::kPace, qp.hold_until);
+    return false;
+}
+
+void Engine::Impl::note_sent(Qp& qp, const wire::Frame& frame, std::size_t bytes) {
+    const auto& bth = *wire::header_at<wire::Bth>(frame, frame.bth_offset);
+    const wire::OpcodeInfo* const info = wire::find_opcode(bth.opcode);
+    const bool is_read = info != nullptr && info->kind == wire::PacketKind::kReadRequest;
+    if (frame.payload_length == 0 && !is_read) return;
+    SentPacket packet;
+    packet.flow = qp.flow();
+    packet.psn = Psn(bth.psn);
+    packet.bytes = static_cast<std::uint32_t>(bytes);
+    packet.is_requester = info != nullptr && !is_response(info->kind);
+    packet.asks_ack = (bth.ack_request & 0x80) != 0;
+    qp.hold_until = core.congestion->handle_sent(packet, core.now);
 }
 
 void Engine::Impl::commit(std::span<const CopyFault> faults) {

@@ -30,16 +30,16 @@
 #include "base/result.h"
 #include "transport/ports.h"
 #include "transport/types.h"
+#include "wire/headers.h"
 
 namespace rdmalab::transport {
 
 struct EngineConfig {
     std::uint8_t index = 0;  // which engine of the card this is
     MacAddress mac;
-    std::uint32_t port_mtu = 4096;            // bytes; path MTU may not exceed it
-    std::uint64_t seed = 1;                   // first QPN tags, keys
-    Duration cnp_interval = microseconds(4);  // at most one CNP per QP in this time
-    std::uint32_t frames_per_turn = 32;       // of one QP before the next has its turn
+    std::uint32_t port_mtu = 4096;       // bytes; path MTU may not exceed it
+    std::uint64_t seed = 1;              // first QPN tags, keys
+    std::uint32_t frames_per_turn = 32;  // of one QP before the next has its turn
 };
 
 struct EngineCounters {
@@ -126,6 +126,17 @@ public:
     // check.
     void set_gid(std::uint8_t index, const Gid& gid);
     const EngineConfig& config() const;
+
+    // Without one every marked packet is answered with a CNP, and nothing is held back.
+    void set_congestion_port(CongestionPort* port);
+    // Facts about the packets of this QP go to the port (see CongestionPort). A QP that is no
+    // longer watched is no longer held back either.
+    void watch_qp(Qpn qpn, bool on);
+    // ... of all connected QPs, also of those to come.
+    void watch_all(bool on);
+    bool has_qp(Qpn qpn) const;
+    // The way of a connected QP's packets, for datagrams that must take the same.
+    const wire::LowerTemplate* path_of(Qpn qpn) const;
 
     // --- Control. Handles of another owner's objects give EINVAL. Objects in use give EBUSY.
     Result<PdId> create_pd(OwnerId owner);

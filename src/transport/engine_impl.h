@@ -20,6 +20,9 @@ struct Engine::Impl {
     void schedule_timers(Qp& qp);
     bool poll_frame(wire::Frame& out);
     bool poll_qp(Qp& qp, wire::Frame& out);
+    bool poll_held(Qp& qp, wire::Frame& out);
+    void note_sent(Qp& qp, const wire::Frame& frame, std::size_t bytes);
+    void watch(Qp& qp, bool on);
     void commit(std::span<const CopyFault> faults);
     void apply(const CopyFault& fault);
     void push_completions();

@@ -8,7 +8,7 @@ namespace {
 // A datagram names its sender; the way back is the way it came.
 void aim_at_sender(Core& core, Qp& qp, const wire::Frame& frame) {
     const auto& deth = *wire::header_at<wire::Deth>(frame, frame.bth_offset + sizeof(wire::Bth));
-    NotificationPoint& notification = qp.notification;
+    Notification& notification = qp.notification;
     notification.destination = Qpn{deth.source_qp};
     wire::Path path;
     path.source_mac = core.config.mac;
@@ -24,16 +24,17 @@ void aim_at_sender(Core& core, Qp& qp, const wire::Frame& frame) {
 //= IBA A17.9.3
 void note_congestion(Core& core, Qp& qp, const wire::Frame& frame, const wire::OpcodeInfo& info) {
     ++core.counters.np_ecn_marked_roce_packets;
-    NotificationPoint& notification = qp.notification;
-    if (core.now < notification.next_cnp) return;
-    if (info.service == wire::Service::kUd) {
-        if (wire::destination_gid(frame).is_multicast()) return;
+    Notification& notification = qp.notification;
+    const bool is_datagram = info.service == wire::Service::kUd;
+    if (is_datagram && wire::destination_gid(frame).is_multicast()) return;
+    CongestionPort* const port = core.congestion;
+    if (port != nullptr && !port->owes_notification(qp.flow(), core.now)) return;
+    if (is_datagram) {
         aim_at_sender(core, qp, frame);
     } else {
         notification.destination = qp.attributes.destination_qpn;
         notification.lower = qp.cnp_lower;
     }
-    notification.next_cnp = core.now + core.config.cnp_interval;
     notification.is_due = true;
     core.ready.push_back(qp);
 }

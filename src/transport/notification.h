@@ -1,5 +1,5 @@
 // The notification point (IBTA A17.9): a data packet that was marked on its way (CE) is answered
-// with a congestion notification packet, at most one per QP in EngineConfig::cnp_interval.
+// with a congestion notification packet, unless the CongestionPort (which paces them) says no.
 #pragma once
 
 #include "transport/core.h"

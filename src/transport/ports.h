@@ -76,4 +76,40 @@ public:
     virtual void push_event(const AsyncEvent& event) = 0;
 };
 
+// A QP as the control of congestion knows it. The slot is small and reused, the QPN is not.
+struct FlowPoint {
+    Qpn qpn;
+    std::uint32_t slot = 0;
+};
+
+struct SentPacket {
+    FlowPoint flow;
+    Psn psn;
+    std::uint32_t bytes = 0;    // on the wire
+    bool is_requester = false;  // and not an answer to a read
+    bool asks_ack = false;
+};
+
+enum class NakKind : std::uint8_t { kRnr, kSequence };
+
+// What concerns the control of congestion, as facts; the engine knows no rate. Marks and CNPs are
+// always told, all else only of QPs that are watched (Engine::watch_qp), so that a QP that nobody
+// controls costs a comparison per packet.
+class CongestionPort {
+public:
+    virtual ~CongestionPort() = default;
+    // A packet with payload and the CE mark arrived for the QP. True: it is answered with a CNP.
+    virtual bool owes_notification(FlowPoint flow, Instant now) = 0;
+    virtual void handle_cnp(FlowPoint flow, Instant now) = 0;
+    // A packet with payload, or the request for a read, has left. Returns the time before which no
+    // other may; ACKs and CNPs do not wait.
+    virtual Instant handle_sent(const SentPacket& packet, Instant now) = 0;
+    // The time that handle_sent gave has come: it may have changed meanwhile.
+    virtual Instant may_send(FlowPoint flow, Instant now) = 0;
+    // Everything before `end` is acknowledged.
+    virtual void handle_ack(FlowPoint flow, Psn end, Instant now) = 0;
+    virtual void handle_nak(FlowPoint flow, NakKind kind, Psn psn, Instant now) = 0;
+    virtual void handle_gone(FlowPoint flow) = 0;
+};
+
 }  // namespace rdmalab::transport

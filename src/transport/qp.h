@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "transport/ports.h"
 #include "transport/send_queue.h"
 #include "transport/types.h"
 #include "wire/headers.h"
@@ -15,8 +16,9 @@ enum class Timer : std::uint8_t {
     kRetransmit,  // the oldest request lacks its ACK (IBTA 9.7.6.1.3)
     kRnr,         // the responder asked to wait (9.7.5.2.8)
     kFlush,       // a QP in ERR looks for receives that were posted without a doorbell
+    kPace,        // a QP that is held back may send again
 };
-inline constexpr std::size_t kTimerCount = 3;
+inline constexpr std::size_t kTimerCount = 4;
 
 // Packets of a message: an empty one takes a packet too.
 constexpr std::uint32_t packets_for(std::uint32_t length, std::uint32_t mtu) {
@@ -114,8 +116,7 @@ struct RecvTarget {
     PdId pd;  // of the receive WQEs; XRC: of the remote keys too
 };
 
-struct NotificationPoint {
-    Instant next_cnp;  // not before this time
+struct Notification {
     bool is_due = false;
     Qpn destination;
     wire::LowerTemplate lower;
@@ -133,14 +134,17 @@ struct Qp {
     RequesterState requester;
     ResponderState responder;
     RecvTarget recv_target;
-    NotificationPoint notification;
+    Notification notification;
     std::array<Instant, kTimerCount> timers;
     Duration flush_interval;  // of Timer::kFlush
     std::uint32_t multicast_groups = 0;
     bool is_ready = false;  // stands in the ready list
     bool comm_established = false;
     std::uint64_t tx_bytes = 0, rx_bytes = 0;
+    bool is_watched = false;  // CongestionPort hears of its packets
+    Instant hold_until;       // no payload leaves before
 
+    FlowPoint flow() const { return {qpn, slot}; }
     bool is_ud() const { return init.type == QpType::kUd; }
     bool is_xrc() const { return is_xrc_initiator() || is_xrc_target(); }
     bool is_xrc_initiator() const { return init.type == QpType::kXrcSend; }

@@ -110,6 +110,8 @@ SendWork* Requester::acknowledge_before(Qp& qp, Psn end) {
 void Requester::note_progress(Qp& qp, Psn before) {
     RequesterState& requester = qp.requester;
     if (requester.unacked_psn == before || qp.state == QpState::kErr) return;
+    if (qp.is_watched) [[unlikely]]
+        core_.congestion->handle_ack(qp.flow(), requester.unacked_psn, core_.now);
     //= IBA 9.7.5.2.8: retry counters are reloaded when the responder makes progress
     requester.retries_left = qp.attributes.retry_count;
     requester.rnr_retries_left = qp.attributes.rnr_retry;
@@ -150,6 +152,8 @@ void Requester::handle_nak(Qp& qp, std::uint8_t code, Psn psn) {
     if (code == static_cast<std::uint8_t>(wire::NakCode::kPsnSequence)) {
         ++core_.counters.packet_seq_err;
         const bool is_repeated = requester.is_recovering && requester.recover_psn == psn;
+        if (qp.is_watched)
+            core_.congestion->handle_nak(qp.flow(), NakKind::kSequence, psn, core_.now);
         if (!is_repeated) retry_from(qp, psn);
         return;
     }
@@ -163,6 +167,7 @@ void Requester::handle_rnr_nak(Qp& qp, std::uint8_t code, Psn psn) {
     if (qp.state == QpState::kErr || requester.queue.empty() || requester.is_rnr_waiting) return;
     if (blocker != nullptr && requester.unacked_psn != psn) return imply_nak(qp);
     ++core_.counters.rnr_nak_retry_err;
+    if (qp.is_watched) core_.congestion->handle_nak(qp.flow(), NakKind::kRnr, psn, core_.now);
     if (qp.attributes.rnr_retry != kRnrRetryForever) {
         if (requester.rnr_retries_left == 0) return fail_front(qp, WcStatus::kRnrRetryExcErr);
         --requester.rnr_retries_left;

@@ -53,6 +53,8 @@ public:
     // The next answer of the QP, if one is due: read and atomic responses in order, then an ACK or
     // NAK for what follows them.
     bool poll_frame(Qp& qp, wire::Frame& out);
+    // The ACK or NAK that is due, if no answer of a read stands before it.
+    bool poll_acknowledgement(Qp& qp, wire::Frame& out);
     // The round's copies are done: what was staged for the QP is due.
     void commit(Qp& qp);
     void start(Qp& qp);           // the QP has come to RTR

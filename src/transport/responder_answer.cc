@@ -104,6 +104,12 @@ void Responder::commit(Qp& qp) {
 bool Responder::poll_frame(Qp& qp, wire::Frame& out) {
     ResponderState& responder = qp.responder;
     if (responder.emit_index != responder.committed_end && emit_response(qp, out)) return true;
+    return poll_acknowledgement(qp, out);
+}
+
+bool Responder::poll_acknowledgement(Qp& qp, wire::Frame& out) {
+    ResponderState& responder = qp.responder;
+    if (responder.emit_index != responder.committed_end) return false;
     if (responder.nak_due) {
         // A NAK acknowledges what comes before it, so it stands for the ACK too.
         responder.nak_due = responder.ack_due = false;

@@ -13,6 +13,7 @@
 #include "card/host/flow_report.h"
 #include "card/host/link_request.h"
 #include "card/host/peer.h"
+#include "card/host/request_reader.h"
 
 #ifndef RDMALAB_VERSION
 #error "the build defines RDMALAB_VERSION"
@@ -159,8 +160,8 @@ AdminReply Admin::handle(std::uint64_t connection, const std::string& text, Uniq
 
 Result<Json> Admin::dispatch(std::uint64_t connection, const Json& request, UniqueFd attached) {
     constexpr std::string_view kOps =
-        "one of status, counters, link, pcap_start, pcap_stop, flow, flow_trace, flow_trace_read, "
-        "shutdown";
+        "one of status, counters, link, cc, cc_set, cc_parameter, cc_answer, pcap_start, "
+        "pcap_stop, flow, flow_trace, flow_trace_read, shutdown";
     if (!request.contains("op") || !request["op"].is_string()) {
         return wrong("op", kOps, request);
     }
@@ -173,6 +174,8 @@ Result<Json> Admin::dispatch(std::uint64_t connection, const Json& request, Uniq
     if (op == "flow") return describe_flow(parts_.card);
     if (op == "flow_trace") return start_flow_trace(parts_.card, request);
     if (op == "flow_trace_read") return read_flow_trace(parts_.card, request);
+    if (op == "cc" || op == "cc_set" || op == "cc_parameter" || op == "cc_answer")
+        return congestion(request);
     if (op != "shutdown") return wrong("op", kOps, request);
     spdlog::info("shutdown was asked for");
     parts_.stop();

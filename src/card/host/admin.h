@@ -43,6 +43,19 @@
 //     -> {"remaining","packets":[{"number","ingress","length","summary","cut","steps":[
 //         {"pipe","branch","outcome":"hit"|"miss","reason","entry","index","matched","changed",
 //          "forward"}]}]}
+//   {"op":"cc"} -> {"settings":{...},"pfs":[{"pf","line_rate_bps","flows":[{"device","qpn","rate",
+//     "slot","internal","cnps"}],"counters":{"tx_handled","tx_events","tx_event_drop",
+//     "tx_event_injected_drop", the same for cnp, ack, nack and rtt, "answers","answers_refused",
+//     "probes_sent","probes_answered","probes_lost","fallbacks","packets_paced"},
+//     "processes":[{"process","pid","command","state","workers","report_only","path","algorithm",
+//     "parameters":[{"algorithm","id","text","value","default","min","max","writable"}],
+//     "counters":[{"algorithm","id","text","value"}]}]}]}
+//   {"op":"cc_set", settings by the names of "settings"} -> as "cc". Durations, rates and shares
+//   may
+//     be texts. Absent settings keep their value.
+//   {"op":"cc_parameter","process":N,"algorithm":0,"id":1,"value":5} -> {"request":N}: it is passed
+//     on to the process. {"op":"cc_answer","process":N,"request":N} -> {"done":false}, or true, or
+//     the error that the algorithm has answered with.
 //   {"op":"shutdown"} -> {} and the card ends in order: clients see EOF.
 //
 // A request that is wrong gets EINVAL (ENOENT for a cable, tap or capture that does not exist) and
@@ -65,6 +78,7 @@
 #include "card/card.h"
 #include "card/host/attachments.h"
 #include "card/host/capture.h"
+#include "card/host/congestion_processes.h"
 #include "card/host/descriptor.h"
 #include "card/host/loop_counters.h"
 #include "card/host/memory_port.h"
@@ -99,6 +113,7 @@ public:
         Card& card;
         Captures& captures;
         Attachments& attachments;
+        CongestionProcesses& congestion;
         const ProcessMemory& memory;
         const LoopCounters& loop;
         std::function<void()> stop;
@@ -125,6 +140,10 @@ private:
     Json captures() const;
     Json host_counters() const;
     Result<Json> link(const Json& request);
+    Result<Json> congestion(const Json& request);
+    Json congestion_status() const;
+    Result<Json> congestion_parameter(const Json& request);
+    Result<Json> congestion_answer(const Json& request) const;
     Result<Json> start_capture(std::uint64_t connection, const Json& request, UniqueFd out);
     Result<Json> stop_capture(std::uint64_t connection, const Json& request);
 

@@ -102,12 +102,12 @@ TEST_F(Administration, wrong_requests_say_what_was_expected) {
     refuse("hello", EINVAL, "a request: expected a JSON object, found something else");
     refuse("[]", EINVAL, "a request: expected a JSON object, found something else");
     refuse("{}", EINVAL,
-           "\"op\": expected one of status, counters, link, pcap_start, pcap_stop, flow, "
-           "flow_trace, flow_trace_read, shutdown, found "
+           "\"op\": expected one of status, counters, link, cc, cc_set, cc_parameter, "
+           "cc_answer, pcap_start, pcap_stop, flow, flow_trace, flow_trace_read, shutdown, found "
            "nothing");
     refuse(R"({"op":"stop"})", EINVAL,
-           "\"op\": expected one of status, counters, link, pcap_start, pcap_stop, flow, "
-           "flow_trace, flow_trace_read, shutdown, found "
+           "\"op\": expected one of status, counters, link, cc, cc_set, cc_parameter, "
+           "cc_answer, pcap_start, pcap_stop, flow, flow_trace, flow_trace_read, shutdown, found "
            "\"stop\"");
     refuse(R"({"op":"link","cable":"c7"})", ENOENT,
            "\"cable\": expected the name of a cable (cable0), found \"c7\"");
@@ -121,8 +121,8 @@ TEST_F(Administration, wrong_requests_say_what_was_expected) {
 
 TEST_F(Administration, deeply_nested_json_does_no_harm) {
     refuse(R"({"op":)" + std::string(30'000, '[') + std::string(30'000, ']') + "}", EINVAL,
-           "\"op\": expected one of status, counters, link, pcap_start, pcap_stop, flow, "
-           "flow_trace, flow_trace_read, shutdown, found "
+           "\"op\": expected one of status, counters, link, cc, cc_set, cc_parameter, "
+           "cc_answer, pcap_start, pcap_stop, flow, flow_trace, flow_trace_read, shutdown, found "
            "an array");
 }
 

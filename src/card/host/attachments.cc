@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <linux/futex.h>
+#include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
@@ -123,6 +124,14 @@ void Attachments::captured(TapPoint point, const wire::Frame& frame, bool inboun
 
 bool Attachments::deliver_to_netdev(std::uint32_t function, const wire::Frame& frame) {
     return network_ != nullptr && network_->deliver(function, frame);
+}
+
+void Attachments::congestion_process_failed(CongestionProcessId id, pcc::ErrorReason reason) {
+    const char* const why = reason == pcc::ErrorReason::kNoProgress ? "it makes no progress"
+                            : reason == pcc::ErrorReason::kBadRate
+                                ? "it answered a rate of 0 or above line rate"
+                                : "its rings are broken";
+    spdlog::error("congestion control process {} was given up: {}", id.value, why);
 }
 
 void Attachments::notify_cm(CmSessionId session, std::uint32_t channel,

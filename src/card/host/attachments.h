@@ -65,6 +65,7 @@ public:
     void wake(std::atomic<std::uint32_t>& word) override;
     void captured(TapPoint point, const wire::Frame& frame, bool inbound) override;
     bool deliver_to_netdev(std::uint32_t function, const wire::Frame& frame) override;
+    void congestion_process_failed(CongestionProcessId id, pcc::ErrorReason reason) override;
     void notify_cm(CmSessionId session, std::uint32_t channel,
                    const abi::CmEventRecord& record) override;
     std::vector<abi::CmEventRecord> withdraw_cm(CmSessionId session, std::uint32_t channel,

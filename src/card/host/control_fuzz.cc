@@ -51,13 +51,16 @@ public:
         if (!opened || !page.ok() || !bell_) std::abort();
         page_ = std::move(*page);
         card_ = std::make_unique<Card>(config, attachments_, memory_);
+        congestion_ = std::make_unique<CongestionProcesses>(*card_);
         captures_ = std::make_unique<Captures>(
             poller_, memory_, [this](TapPoint point, bool on) { card_->set_tap(point, on); });
         attachments_.set_captures(captures_.get());
-        admin_ = std::make_unique<Admin>(Admin::Parts{*card_, *captures_, attachments_, memory_,
-                                                      counters_, [] {}, "loopback", "fuzz"});
+        admin_ =
+            std::make_unique<Admin>(Admin::Parts{*card_, *captures_, attachments_, *congestion_,
+                                                 memory_, counters_, [] {}, "loopback", "fuzz"});
         server_ = std::make_unique<Server>(Server::Parts{*card_, attachments_, *captures_, *admin_,
-                                                         poller_, page_->fd(), bell_.value()});
+                                                         *congestion_, poller_, page_->fd(),
+                                                         bell_.value()});
         admin_->set_clients(server_.get());
     }
 
@@ -88,6 +91,7 @@ private:
     ProcessMemory memory_;
     Attachments attachments_;
     std::unique_ptr<Card> card_;
+    std::unique_ptr<CongestionProcesses> congestion_;
     std::unique_ptr<Captures> captures_;
     LoopCounters counters_;
     std::unique_ptr<Admin> admin_;

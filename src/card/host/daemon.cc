@@ -56,6 +56,7 @@ Status Daemon::open_descriptors(const Options& options) {
 void Daemon::assemble(const Options& options) {
     attachments_ = std::make_unique<Attachments>(poller_, memory_);
     card_ = std::make_unique<Card>(options.config, *attachments_, memory_);
+    congestion_ = std::make_unique<CongestionProcesses>(*card_);
     captures_ = std::make_unique<Captures>(
         poller_, memory_, [this](TapPoint point, bool on) { card_->set_tap(point, on); });
     attachments_->set_captures(captures_.get());
@@ -64,12 +65,12 @@ void Daemon::assemble(const Options& options) {
         Loop::Parts{*card_, *attachments_, *captures_, poller_, page_->page(), bell_.value(),
                     options.may_spin, network_.get()},
         counters_);
-    admin_ = std::make_unique<Admin>(Admin::Parts{*card_, *captures_, *attachments_, memory_,
-                                                  counters_, [this] { stop(); }, options.topology,
-                                                  socket_->path(), network_.get()});
-    server_ =
-        std::make_unique<Server>(Server::Parts{*card_, *attachments_, *captures_, *admin_, poller_,
-                                               page_->fd(), bell_.value(), network_.get()});
+    admin_ = std::make_unique<Admin>(
+        Admin::Parts{*card_, *captures_, *attachments_, *congestion_, memory_, counters_,
+                     [this] { stop(); }, options.topology, socket_->path(), network_.get()});
+    server_ = std::make_unique<Server>(Server::Parts{*card_, *attachments_, *captures_, *admin_,
+                                                     *congestion_, poller_, page_->fd(),
+                                                     bell_.value(), network_.get()});
     admin_->set_clients(server_.get());
 }
 

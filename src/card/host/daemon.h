@@ -54,6 +54,7 @@ private:
     std::unique_ptr<Network> network_;  // may be null
     std::unique_ptr<Attachments> attachments_;
     std::unique_ptr<Card> card_;
+    std::unique_ptr<CongestionProcesses> congestion_;
     std::unique_ptr<Captures> captures_;
     LoopCounters counters_;
     std::unique_ptr<Loop> loop_;

@@ -3,7 +3,6 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
-#include <string>
 
 #include "base/result.h"
 #include "card/config.h"
@@ -20,10 +19,6 @@ struct LinkRequest {
 
 // The error holds all that is wrong, a line each.
 Result<LinkRequest> parse_link_request(const nlohmann::json& request);
-
-// How a value of a request is shown in "found". Not a dump: hostile nesting would be deep
-// recursion.
-std::string describe(const nlohmann::json& value);
 
 Impairments apply(const LinkRequest& request, Impairments impairments);
 

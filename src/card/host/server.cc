@@ -19,6 +19,9 @@ namespace rdmalab::card::host {
 namespace {
 
 // Attachments, and as many more for programs that only look.
+constexpr char kInUse[] =
+    "this connection has opened a device, a CM session, a switch domain or congestion control "
+    "already";
 constexpr std::size_t kConnectionMax = 2 * limits::kContextMax;
 
 template <class T>
@@ -182,6 +185,10 @@ void Server::close(std::uint64_t id) {
         parts_.card.close_flow_session(connection.flow);
         spdlog::info("process {} has left the switch", connection.peer.pid);
     }
+    if (connection.congestion.value != 0) {
+        parts_.congestion.detach(connection.congestion, monotonic_now());
+        spdlog::info("process {} has left congestion control", connection.peer.pid);
+    }
     connections_.erase(found);
 }
 
@@ -263,6 +270,7 @@ Server::Reply Server::dispatch(Connection& connection, abi::Op op, ByteView body
     if (abi::is_cm_op(static_cast<std::uint32_t>(op))) {
         return cm_request(connection, static_cast<abi::CmOp>(op), body);
     }
+    if (pcc::is_pcc_op(static_cast<std::uint32_t>(op))) return attach_congestion(connection, body);
     if (!is_context_op(op)) {
         return failure(EOPNOTSUPP, fmt::format("the operation of a request: expected a known one, "
                                                "found {}",
@@ -313,9 +321,7 @@ Server::Reply Server::list_devices(const Connection& connection) {
 Server::Reply Server::open_context(Connection& connection, ByteView body) {
     abi::OpenContextRequest request;
     if (!load_body(body, request)) return wrong_length(sizeof request, body.size());
-    if (connection.owner.value != 0 || connection.cm_session.value != 0) {
-        return failure(EBUSY, "this connection has opened a device or a CM session already");
-    }
+    if (connection.is_in_use()) return failure(EBUSY, kInUse);
     if (const Error error = check_device(connection, request.device); error.code != 0) {
         return failure(error.code, error.text);
     }
@@ -420,9 +426,7 @@ Server::Reply Server::cm_request(Connection& connection, abi::CmOp op, ByteView 
 }
 
 Server::Reply Server::open_cm_session(Connection& connection, ByteView body) {
-    if (connection.owner.value != 0 || connection.cm_session.value != 0) {
-        return failure(EBUSY, "this connection has opened a device or a CM session already");
-    }
+    if (connection.is_in_use()) return failure(EBUSY, kInUse);
     const CmSessionId session = parts_.attachments.cm_sessions().create();
     Reply reply{parts_.card.open_cm_session(session, connection.visible, body)};
     if (reply.control.status == 0) {
@@ -450,8 +454,9 @@ Server::Reply Server::create_cm_channel(Connection& connection, ByteView body) {
 // --- Switch domains
 
 Server::Reply Server::flow_request(Connection& connection, ByteView body) {
-    if (connection.owner.value != 0 || connection.cm_session.value != 0) {
-        return failure(EBUSY, "this connection has opened a device or a CM session already");
+    if (connection.owner.value != 0 || connection.cm_session.value != 0 ||
+        connection.congestion.value != 0) {
+        return failure(EBUSY, kInUse);
     }
     if (connection.flow.value != 0) {
         return Reply(parts_.card.handle_flow_request(connection.flow, "", body));
@@ -464,6 +469,24 @@ Server::Reply Server::flow_request(Connection& connection, ByteView body) {
         connection.flow = session;
         spdlog::info("{} owns a switch domain", program);
     }
+    return reply;
+}
+
+// --- Congestion control
+
+Server::Reply Server::attach_congestion(Connection& connection, ByteView body) {
+    pcc::AttachRequest request;
+    if (!load_body(body, request)) return wrong_length(sizeof request, body.size());
+    if (connection.is_in_use()) return failure(EBUSY, kInUse);
+    const auto attached = parts_.congestion.attach(connection.peer.pid, request, monotonic_now());
+    if (!attached.ok()) return failure(attached.error().code, attached.error().text);
+    connection.congestion = CongestionProcessId{attached->process};
+    spdlog::info("process {} ({}) attends to congestion control", connection.peer.pid,
+                 command_of(connection.peer.pid));
+    Reply reply;
+    reply.control.body = to_bytes(*attached);
+    reply.fds = {parts_.congestion.memory_fd(connection.congestion), parts_.card_page_fd,
+                 parts_.bell_fd};
     return reply;
 }
 

@@ -13,6 +13,7 @@
 #include "card/card.h"
 #include "card/host/admin.h"
 #include "card/host/attachments.h"
+#include "card/host/congestion_processes.h"
 #include "card/host/message.h"
 #include "card/host/network.h"
 #include "card/host/peer.h"
@@ -27,6 +28,7 @@ public:
         Attachments& attachments;
         Captures& captures;
         Admin& admin;
+        CongestionProcesses& congestion;
         Poller& poller;
         int card_page_fd;
         int bell_fd;
@@ -55,11 +57,16 @@ private:
         Peer peer;
         std::uint64_t visible = 0;  // bit i: device i
         Poller::Token socket_watch = Poller::kNone, process_watch = Poller::kNone;
-        Error refusal;           // code 0: welcome. Told in answer to the first request.
-        OwnerId owner;           // 0: not attached
-        SpaceId space;           // of the process, once it is attached
-        CmSessionId cm_session;  // 0: not a CM session
-        FlowSessionId flow;      // 0: it has not tried to own a switch domain
+        Error refusal;                   // code 0: welcome. Told in answer to the first request.
+        OwnerId owner;                   // 0: not attached
+        SpaceId space;                   // of the process, once it is attached
+        CmSessionId cm_session;          // 0: not a CM session
+        FlowSessionId flow;              // 0: it has not tried to own a switch domain
+        CongestionProcessId congestion;  // 0: not a congestion control process
+        bool is_in_use() const {
+            return owner.value != 0 || cm_session.value != 0 || flow.value != 0 ||
+                   congestion.value != 0;
+        }
         std::uint32_t device = 0;
     };
     struct Reply {
@@ -97,6 +104,7 @@ private:
     Reply open_cm_session(Connection& connection, ByteView body);
     Reply create_cm_channel(Connection& connection, ByteView body);
     Reply flow_request(Connection& connection, ByteView body);
+    Reply attach_congestion(Connection& connection, ByteView body);
     Reply admin(Connection& connection, ByteView body, Message& message);
     static bool send(int socket, const Reply& reply);
 

@@ -117,7 +117,8 @@ private:
                 config_.port_mtu = static_cast<std::uint32_t>(*mtu);
             }
         }
-        if (auto interval = root_.duration("cnp_interval")) config_.cnp_interval = *interval;
+        if (auto interval = root_.duration("cnp_interval"))
+            config_.congestion.cnp_interval = *interval;
         if (auto computed = root_.boolean("computed_icrc")) config_.force_computed_icrc = *computed;
         constexpr std::string_view kNetdevMtuExpected = "68 to 65521 (bytes)";
         if (auto mtu = root_.unsigned_integer("netdev_mtu", kNetdevMtuExpected)) {

@@ -146,7 +146,7 @@ TEST(Topology, card_keys_are_read) {
     ASSERT_THAT(topology.errors, IsEmpty());
     EXPECT_EQ(topology.config.seed, 9u);
     EXPECT_EQ(topology.config.port_mtu, 1024u);
-    EXPECT_EQ(topology.config.cnp_interval, microseconds(50));
+    EXPECT_EQ(topology.config.congestion.cnp_interval, microseconds(50));
     EXPECT_TRUE(topology.config.force_computed_icrc);
 }
 

@@ -1,0 +1,3 @@
+/* A shared object that is no algorithm. */
+int unrelated(void);
+int unrelated(void) { return 1; }

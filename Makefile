@@ -1,6 +1,6 @@
 # The entry points. Each installs what is missing first (Debian 12; as root, otherwise it says what to install).
 #
-#   make demo     build, run two unmodified ib_write_bw over a private card, judge the result
+#   make demo     build, steer two RDMA flows over two paths by congestion control, judge the result
 #   make test     build, run every test
 #   make build    build only
 #   make bench    print the performance table

@@ -1,9 +1,15 @@
 # What `cmake --install` puts where, and the target `uninstall` that takes it away again. The
 # drop-in libraries have their rules where they are made (src/verbs).
 
-foreach(program rdmalab rdmalab-card)
+foreach(program rdmalab rdmalab-card flow_steer pcc)
   if(TARGET ${program})
     install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  endif()
+endforeach()
+# Scripts that were written for the reference programs find ours by their names.
+foreach(program flow_steer pcc)
+  if(TARGET ${program})
+    install(FILES ${CMAKE_BINARY_DIR}/bin/doca_${program} DESTINATION ${CMAKE_INSTALL_BINDIR})
   endif()
 endforeach()
 
@@ -33,6 +39,23 @@ if(TARGET rdmalab)
   install(FILES ${completions}/_rdmalab DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
   install(FILES ${completions}/rdmalab.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 endif()
+
+foreach(program flow_steer pcc)
+  if(TARGET ${program})
+    set(folder ${CMAKE_BINARY_DIR}/completions)
+    file(MAKE_DIRECTORY ${folder})
+    add_custom_command(
+      OUTPUT ${folder}/${program} ${folder}/_${program} ${folder}/${program}.fish
+      COMMAND ${program} --completion bash > ${folder}/${program}
+      COMMAND ${program} --completion zsh > ${folder}/_${program}
+      COMMAND ${program} --completion fish > ${folder}/${program}.fish
+      DEPENDS ${program} VERBATIM)
+    add_custom_target(completions_${program} ALL DEPENDS ${folder}/${program})
+    install(FILES ${folder}/${program} DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+    install(FILES ${folder}/_${program} DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+    install(FILES ${folder}/${program}.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+  endif()
+endforeach()
 
 configure_file(${CMAKE_SOURCE_DIR}/cmake/uninstall.cmake.in ${CMAKE_BINARY_DIR}/uninstall.cmake @ONLY)
 add_custom_target(uninstall COMMAND ${CMAKE_COMMAND} -P ${CMAKE_BINARY_DIR}/uninstall.cmake)

@@ -11,10 +11,12 @@
 #include <sys/wait.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "rdmalab/failure.h"
 
@@ -57,16 +59,40 @@ CollectedProcess::CollectedProcess(std::vector<std::string> command,
 }
 
 CollectedProcess::~CollectedProcess() {
+    if (!exit_status()) kill();
+}
+
+void CollectedProcess::note_end(int status) {
+    exit_status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+int CollectedProcess::wait() {
+    int status = 0;
+    if (!exit_status_ && waitpid(pid_, &status, 0) == pid_) note_end(status);
+    return *exit_status_;
+}
+
+void CollectedProcess::kill() {
     if (exit_status()) return;
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
+    ::kill(pid_, SIGKILL);
+    wait();
+}
+
+int CollectedProcess::stop(double grace_seconds) {
+    constexpr auto kLook = std::chrono::milliseconds(5);
+    if (!exit_status()) ::kill(pid_, SIGINT);
+    const auto deadline =
+        std::chrono::steady_clock::now() + std::chrono::duration<double>(grace_seconds);
+    while (!exit_status() && std::chrono::steady_clock::now() < deadline) {
+        std::this_thread::sleep_for(kLook);
+    }
+    kill();
+    return *exit_status_;
 }
 
 std::optional<int> CollectedProcess::exit_status() {
     int status = 0;
-    if (!exit_status_ && waitpid(pid_, &status, WNOHANG) == pid_) {
-        exit_status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    }
+    if (!exit_status_ && waitpid(pid_, &status, WNOHANG) == pid_) note_end(status);
     return exit_status_;
 }
 

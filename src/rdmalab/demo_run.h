@@ -26,10 +26,18 @@ public:
 
     // The exit status (128 + signal), once the process has ended.
     std::optional<int> exit_status();
+    // Waits for its end.
+    int wait();
+    // SIGINT, and SIGKILL when it has not ended after `grace_seconds`. Returns the exit status.
+    int stop(double grace_seconds);
+    void kill();
+    pid_t pid() const { return pid_; }
     std::string output() const;
     std::string command_line() const;
 
 private:
+    void note_end(int status);
+
     std::vector<std::string> command_;
     Fd output_;
     pid_t pid_ = -1;

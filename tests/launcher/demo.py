@@ -1,4 +1,4 @@
-"""demo: two unmodified ib_write_bw at once, a verdict, and nothing left over."""
+"""demo --card: two unmodified ib_write_bw at once, a verdict, and nothing left over."""
 
 import re
 import signal
@@ -8,10 +8,10 @@ from harness import TIME_FACTOR, costs, main
 from launcher_kit import wait_until
 
 
-class Demo(launcher_kit.LauncherTest):
+class CardDemo(launcher_kit.LauncherTest):
     @costs(processors=2)
     def test_it_passes_and_shows_results_and_counters(self):
-        output = self.expect_success("demo", "--seconds", "2", timeout=60)
+        output = self.expect_success("demo", "--card", "--seconds", "2", timeout=60)
         rows = re.findall(r"(?m)^  mlx5_3  (mlx5_[24]) +([\d,]+) +([\d,]+) +(\d+\.\d+)$", output)
         self.assertEqual([row[0] for row in rows], ["mlx5_2", "mlx5_4"], output)
         for _, messages, size, rate in rows:
@@ -23,7 +23,7 @@ class Demo(launcher_kit.LauncherTest):
         self.assertEqual((self.cards(), self.files()), ([], []))
 
     def test_ctrl_c_leaves_nothing_running(self):
-        process = self.start("demo", "--seconds", "60")
+        process = self.start("demo", "--card", "--seconds", "60")
         family = lambda: launcher_kit.harness.descendants_of(process.pid)
         self.assertTrue(wait_until(lambda: len(family()) == 5, 20), "card, two servers, two clients")
         started = family()
@@ -34,7 +34,7 @@ class Demo(launcher_kit.LauncherTest):
         self.assertEqual(self.files(), [])
 
     def test_kill_9_leaves_nothing_running(self):
-        process = self.start("demo", "--seconds", "60")
+        process = self.start("demo", "--card", "--seconds", "60")
         family = lambda: launcher_kit.harness.descendants_of(process.pid)
         self.assertTrue(wait_until(lambda: len(family()) == 5, 20))
         started = family()
@@ -43,7 +43,7 @@ class Demo(launcher_kit.LauncherTest):
 
     def test_a_program_that_is_missing_is_a_clear_failure(self):
         self.environment["PATH"] = self.folder
-        done = self.rdmalab("demo")
+        done = self.rdmalab("demo", "--card")
         self.assertEqual(done.returncode, 1)
         self.assertIn("verdict: FAIL: the server ended early (mlx5_3 -> mlx5_2)", done.stderr)
         self.assertIn("cannot run 'ib_write_bw': No such file or directory", done.stderr)

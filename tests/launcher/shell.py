@@ -15,7 +15,7 @@ from harness import BUILD, SOURCE, Failure, main, wait_until
 from launcher_kit import LAUNCHER
 
 COMMANDS = ["up", "down", "status", "counters", "run", "link", "pcap", "flow", "demo", "completion"]
-MANUALS = ["rdmalab.1", "rdmalab-card.8", "rdmalab-topology.5"]
+MANUALS = ["rdmalab.1", "flow_steer.1", "pcc.1", "rdmalab-card.8", "rdmalab-topology.5"]
 
 
 def options_in_help(text):

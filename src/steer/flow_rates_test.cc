@@ -83,10 +83,10 @@ TEST(FlowRates, a_forgotten_flow_starts_anew) {
 TEST(FlowRates, a_full_table_drops_the_flow_that_was_silent_longest) {
     FlowRates rates;
     for (std::uint32_t i = 0; i < kRateFlowMax; ++i) {
-        rates.report(Qpn{i}, 1);
+        rates.report(Qpn{i}, kFullRate);  // full flows do not die of silence
         rates.close_interval();
     }
-    rates.report(Qpn{0}, 1);
+    rates.report(Qpn{0}, kFullRate);
     rates.report(Qpn{1000}, 1);
     EXPECT_EQ(rates.flows().size(), kRateFlowMax);
     for (const FlowRate& flow : rates.flows()) EXPECT_NE(flow.qpn, Qpn{1});

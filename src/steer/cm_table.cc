@@ -83,10 +83,12 @@ CmChange CmTable::handle_end(std::uint32_t local_comm_id, std::uint32_t remote_c
     return change;
 }
 
-CmChange CmTable::learn_from_feedback(Qpn sender, std::uint32_t receiver_ip) {
+CmChange CmTable::learn_from_feedback(Qpn sender, std::uint32_t sender_ip,
+                                      std::uint32_t receiver_ip) {
     const std::optional<std::uint32_t> path = path_of_receiver(receiver_ip);
     if (!path || sender == wire::kGsiQpn || path_of(sender) == path) return {};
-    return add({.receiver_ip = receiver_ip, .sender = sender, .path = *path});
+    return add(
+        {.sender_ip = sender_ip, .receiver_ip = receiver_ip, .sender = sender, .path = *path});
 }
 
 CmChange CmTable::add(CmConnection connection) {

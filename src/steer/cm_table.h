@@ -53,7 +53,7 @@ public:
     CmChange handle(const CmPacket& packet);
     // Learns a QP from a packet that came back to it from `receiver_ip`: of releases that cannot
     // tell CM packets apart, and of connections that were there before the program.
-    CmChange learn_from_feedback(Qpn sender, std::uint32_t receiver_ip);
+    CmChange learn_from_feedback(Qpn sender, std::uint32_t sender_ip, std::uint32_t receiver_ip);
 
     std::optional<std::uint32_t> path_of(Qpn sender) const;
     std::optional<std::uint32_t> path_of_receiver(std::uint32_t ip) const;

@@ -97,11 +97,15 @@ TEST_F(CmTableTest, the_oldest_connection_makes_room) {
 }
 
 TEST_F(CmTableTest, feedback_groups_a_sender_once) {
-    EXPECT_EQ(table.learn_from_feedback(kSender, kGreenIp).kind, Kind::kGrouped);
-    EXPECT_EQ(table.learn_from_feedback(kSender, kGreenIp).kind, Kind::kNothing);
-    EXPECT_EQ(table.learn_from_feedback(wire::kGsiQpn, kGreenIp).kind, Kind::kNothing);
-    EXPECT_EQ(table.learn_from_feedback(kReceiver, 0x0a0000ff).kind, Kind::kNothing);
+    EXPECT_EQ(table.learn_from_feedback(kSender, kSenderIp, kGreenIp).kind, Kind::kGrouped);
+    EXPECT_EQ(table.learn_from_feedback(kSender, kSenderIp, kGreenIp).kind, Kind::kNothing);
+    EXPECT_EQ(table.learn_from_feedback(wire::kGsiQpn, kSenderIp, kGreenIp).kind, Kind::kNothing);
+    EXPECT_EQ(table.learn_from_feedback(kReceiver, kSenderIp, 0x0a0000ff).kind, Kind::kNothing);
     EXPECT_EQ(table.path_of(kSender), 1u);
+    // A connection of its own takes the place of what was learnt.
+    EXPECT_EQ(see(kToBlue, testing::request(7, kSender)).kind, Kind::kGrouped);
+    EXPECT_EQ(table.connections().size(), 1u);
+    EXPECT_EQ(table.path_of(kSender), 0u);
 }
 
 TEST(CmPacket, only_management_packets_to_qp_1_are_taken) {

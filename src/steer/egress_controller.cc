@@ -65,7 +65,8 @@ void EgressController::learn_from_feedback(ByteView bytes) {
     if (!wire::is_roce(frame) || !wire::source_gid(frame).is_ipv4()) return;
     const auto* bth = wire::header_at<wire::Bth>(frame, frame.bth_offset);
     const CmChange change =
-        table_.learn_from_feedback(Qpn{bth->destination_qp}, wire::source_gid(frame).ipv4());
+        table_.learn_from_feedback(Qpn{bth->destination_qp}, wire::destination_gid(frame).ipv4(),
+                                   wire::source_gid(frame).ipv4());
     if (change.kind != CmChange::Kind::kGrouped) return;
     console_.info(messages::feedback_grouping(change.connection));
     const Result<bool> installed = steering_.add_cnp_counter(change.connection);

@@ -154,7 +154,7 @@ class Pcc(unittest.TestCase):
             for ip, path in (("0x0a000001", 0), ("0x0a00000b", 1)):
                 pattern = rf"^RDMA-CM REQ grouping: sender QPN 0x[0-9a-f]{{6}} receiver IP={ip} -> path{path}$"
                 self.assertTrue(wait_until(lambda: lines(pcc, pattern), 20), pcc.report("pcc"))
-            self.assertTrue(wait_until(lambda: len(lines(pcc, "^RDMA-CM mapping: ")) == 2, 10), pcc.report("pcc"))
+            self.assertTrue(wait_until(lambda: len(lines(pcc, "^RDMA-CM mapping: ")) >= 2, 10), pcc.report("pcc"))
             self.assertTrue(wait_until(lambda: lines(pcc, r"path-share diagnostic: .*total=1.*total=1.*pending-map=0"), 20))
             card.tell(pcc, "share", 48)
             # The next lines count with the new split; packets follow it.
@@ -314,7 +314,9 @@ class Examples(unittest.TestCase):
             timeout=180 * TIME_FACTOR,
         )
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertEqual(len(re.findall(r"(?m)^RDMA-CM REQ grouping: .* -> path[01]$", done.stdout)), 2, done.stdout)
+        # ib_write_bw -R makes a connection to exchange parameters before the one that it measures.
+        paths = set(re.findall(r"(?m)^RDMA-CM REQ grouping: .* -> path([01])$", done.stdout))
+        self.assertEqual(paths, {"0", "1"}, done.stdout)
         self.assertRegex(done.stdout, r"(?m)^egress assigned counters: path0=\d{3,} path1=\d{3,} ratio=\d+:\d+ buckets$")
         self.assertEqual([pid for pid in card.processes() if is_alive(pid)], [])
 

@@ -93,14 +93,11 @@ private:
     }
 
     void check_pf_references() {
-        Unique ports_of_pf("a PF", errors_);
         for (std::size_t i = 0; i < config_.ports.size(); ++i) {
             const std::string& pf = config_.ports[i].pf_device;
             const auto& line = lines_.ports[i];
             if (!pf.empty() && !find_pf(pf)) {
                 errors_.add(line.pf, line.path + ".pf", pf_expected(), fmt::format("\"{}\"", pf));
-            } else {
-                ports_of_pf.claim(pf, {line.pf, line.path + ".pf"});
             }
         }
         for (std::size_t i = 0; i < config_.functions.size(); ++i) check_function_pf(i);

@@ -375,6 +375,17 @@ mac = "02:00:00:00:00:09"
                     "\"02:00:00:00:00:09\", which is also function[0].mac in line 6"));
 }
 
+TEST(TopologyErrors, a_pf_may_have_several_ports) {
+    EXPECT_THAT(errors_of(kPf + R"([[port]]
+name = "p0"
+pf = "mlx5_0"
+[[port]]
+name = "p2"
+pf = "mlx5_0"
+)"),
+                ::testing::IsEmpty());
+}
+
 TEST(TopologyErrors, a_cable_to_a_port_that_does_not_exist) {
     EXPECT_THAT(errors_of(kPorts + "[[cable]]\nname = \"c\"\na = \"p0\"\nb = \"p7\"\n"),
                 ElementsAre("t.toml:11: cable[0].b: expected the name of a port (p0, p1), found "

@@ -134,17 +134,22 @@ private:
             fmt::format("{:.1f} +- {:.0f} of {}", wanted, tolerance, expected_.buckets),
             fmt::format("{:.1f}", mean), count > 0 && std::abs(mean - wanted) <= tolerance);
     }
+    // As the first counters say, or the first change of shares that came before them.
     bool began_with_even_split() const {
+        const std::uint32_t paths = static_cast<std::uint32_t>(expected_.percents.size());
         std::string ratio = " ratio=";
-        for (std::size_t path = 0; path < expected_.percents.size(); ++path) {
-            ratio += fmt::format("{}{}", path == 0 ? "" : ":",
-                                 (expected_.buckets * (path + 1) + expected_.percents.size() - 1) /
-                                         expected_.percents.size() -
-                                     (expected_.buckets * path + expected_.percents.size() - 1) /
-                                         expected_.percents.size());
+        std::uint32_t begin = 0, first_share = 0;
+        for (std::uint32_t path = 0; path < paths; ++path) {
+            const std::uint32_t end = (expected_.buckets * (path + 1) + paths - 1) / paths;
+            ratio += fmt::format("{}{}", path == 0 ? "" : ":", end - begin);
+            if (path == 0) first_share = end;
+            begin = end;
         }
-        const std::size_t first = find(facts_.pcc_lines, " ratio=");
-        return facts_.pcc_lines[first].find(ratio + " buckets") != std::string::npos;
+        const auto& lines = facts_.pcc_lines;
+        const std::size_t first = find(lines, " ratio=");
+        const std::string change = fmt::format("PCC path share applied: path0 {}->", first_share);
+        return lines[first].find(ratio + " buckets") != std::string::npos ||
+               find(lines, change) < first;
     }
     void check_direction(double even, double wanted) {
         double after = INFINITY, latest = even;

@@ -99,6 +99,9 @@ TEST(ExperimentVerdict, each_criterion_can_fail) {
     facts = good_run();
     facts.pcc_lines[2] = "egress assigned counters: path0=0 path1=0 ratio=33:31 buckets";
     EXPECT_EQ(failed(facts), Names{"first shares"});
+    facts.pcc_lines.insert(facts.pcc_lines.begin() + 2,
+                           "PCC path share applied: path0 32->33/64 path1=31/64");
+    EXPECT_EQ(failed(facts), Names{}) << "a program that starts in the middle of traffic";
 
     facts = good_run();
     facts.losses["p0.dropped"] = 1;

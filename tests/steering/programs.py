@@ -261,6 +261,47 @@ class Refusals(unittest.TestCase):
             self.refuse(card, "flow_steer", words, 1, rf"--metrics: cannot listen at '127\.0\.0\.1:{port}'")
 
 
+class Algorithms(unittest.TestCase):
+    """Those of src/pcc/host/test_modules; what they do, they do at the first CNP."""
+
+    MODULES = os.path.join(BUILD, "lib", "pcc_test")
+
+    def test_what_is_no_algorithm_is_refused(self):
+        with SteeringCard() as card:
+            for name, why in {
+                "other_layout": r"was built for another layout: expected version \d+ .*, found version 99",
+                "unmarked": "is no congestion control algorithm",
+                "incomplete": "expected doca_pcc_dev_user_init",
+                "crash_in_init": "has crashed",
+            }.items():
+                words = ["--device", "mlx5_1", "--algo", os.path.join(self.MODULES, name + ".so"), "-f", os.path.join(card.folder, "core")]
+                done = card.finish("pcc", *words)
+                self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
+                self.assertRegex(done.stderr, rf"^pcc: .*{why}")
+                self.assertEqual(done.stderr.count("\n"), 1, "one line")
+
+    @costs(timeout=240)
+    def test_one_that_misbehaves_ends_with_one_clear_error_and_traffic_goes_on(self):
+        with SteeringCard() as card:
+            card.start_traffic("mlx5_2")
+            card.await_traffic("mlx5_2")
+            card.link("--ce", "2%")
+            for name, why in {
+                "crash": "has crashed: Segmentation fault",
+                "loop": "did not return",
+                "rate_zero": "has answered a rate of 0",
+                "rate_above": "has answered a rate of 1048577",
+            }.items():
+                dump = os.path.join(card.folder, name + ".dump")
+                words = ["--device", "mlx5_1", "--algo", os.path.join(self.MODULES, name + ".so"), "-f", dump]
+                pcc = card.steer("pcc", *words)
+                self.assertTrue(pcc.wait(30), pcc.report("pcc"))
+                self.assertEqual(pcc.returncode(), 1, pcc.report("pcc"))
+                self.assertIn("Info: PCC host status Error\n", pcc.stdout)
+                self.assertRegex(pcc.stderr, rf"^pcc: .*{why}.*\n$")
+                card.await_traffic("mlx5_2")
+
+
 class CommandLines(unittest.TestCase):
     def run_program(self, name, *words):
         done = subprocess.run([steering_kit.program(name), *words], capture_output=True, text=True, timeout=20)

@@ -274,8 +274,8 @@ class Algorithms(unittest.TestCase):
                 "incomplete": "expected doca_pcc_dev_user_init",
                 "crash_in_init": "has crashed",
             }.items():
-                words = ["--device", "mlx5_1", "--algo", os.path.join(self.MODULES, name + ".so"), "-f", os.path.join(card.folder, "core")]
-                done = card.finish("pcc", *words)
+                dump, module = os.path.join(card.folder, "dump"), os.path.join(self.MODULES, name + ".so")
+                done = card.finish("pcc", "--device", "mlx5_1", "--algo", module, "-f", dump)
                 self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
                 self.assertRegex(done.stderr, rf"^pcc: .*{why}")
                 self.assertEqual(done.stderr.count("\n"), 1, "one line")

@@ -279,7 +279,7 @@ TEST_F(CmConnectTest, a_ud_service_nobody_has_is_unreachable_with_the_status) {
     const std::uint32_t active = a.create_id(abi::kPortSpaceUdp, 4);
     EXPECT_EQ(a.resolve(active, "10.0.0.2", kPort), 0);
     EXPECT_EQ(a.connect(active), 0);
-    world.run_for(milliseconds(1));
+    world.run_for(milliseconds(300));  // the query waits for a listener that is late
     const abi::CmEventRecord record = a.next();
     EXPECT_EQ(record.type, CmEventType::kUnreachable);
     EXPECT_EQ(record.status, 1);

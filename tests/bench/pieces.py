@@ -56,9 +56,9 @@ def counted(program, name, min_time):
 def instructions(program, name):
     """Per iteration; NaN when it is less than the set-up varies, as where there are system calls only."""
     seen = {}  # calls: (instructions, iterations)
-    for min_time in (0.1, 0.3, 0.6, 1.2):
+    for min_time in (0.1, 0.2, 0.4, 0.8, 1.6):
         total, calls, iterations = counted(program, name, min_time)
-        if calls in seen and iterations > 1.5 * seen[calls][1]:
+        if calls in seen and iterations > 1.2 * seen[calls][1]:
             count = (total - seen[calls][0]) / (iterations - seen[calls][1])
             return count if count > 0 else float("nan")
         seen.setdefault(calls, (total, iterations))

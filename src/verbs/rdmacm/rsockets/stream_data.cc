@@ -269,6 +269,9 @@ short StreamSocket::ready_now() {
     if (error_ != 0) out |= POLLERR;
     if (is_readable()) out |= POLLIN;
     if (has_peer_shut_ && is_write_shut_) out |= POLLHUP;
+    // Programs (rstream) take POLLHUP for a failure, so it waits until what came before the end has
+    // been read.
+    if (received_.bytes > bytes_read_ && error_ == 0) out &= ~POLLHUP;
     return static_cast<short>(out);
 }
 

@@ -286,6 +286,19 @@ TEST_F(StreamTest, after_the_peer_has_closed_sending_is_epipe) {
     EXPECT_EQ(rrecv(socket_, &byte, 1, 0), 0);
 }
 
+TEST_F(StreamTest, data_is_read_before_the_end_is_announced) {
+    connect();
+    take_data("rest");
+    take(stream::Kind::kClose);
+    cm_.raise(id_, abi::CmEventType::kDisconnected);
+    for (int look = 0; look < 3; ++look) EXPECT_EQ(ready(POLLIN), POLLIN) << look;
+    EXPECT_EQ(receive(10), "rest");
+    EXPECT_EQ(ready(POLLIN), POLLIN | POLLHUP);
+    char byte;
+    EXPECT_EQ(rrecv(socket_, &byte, 1, 0), 0);
+    is_connected_ = false;
+}
+
 TEST_F(StreamTest, a_connection_that_ends_without_farewell_was_reset) {
     connect();
     take_data("rest");

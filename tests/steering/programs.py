@@ -195,6 +195,34 @@ class Pcc(unittest.TestCase):
             self.assertTrue(pcc.wait(20))
             self.assertEqual(pcc.returncode(), 0)
 
+    def test_a_second_one_is_on_standby_and_takes_over(self):
+        with SteeringCard() as card:
+            first = card.start_pcc()
+            second = card.steer("pcc", "--device", "mlx5_1", ready="Info: PCC host status Standby")
+            first.process.kill()
+            card.await_line(second, "Info: PCC host status Active")
+
+    def test_a_signal_shows_its_insides(self):
+        with SteeringCard() as card:
+            pcc = card.start_pcc()
+            pcc.process.send_signal(signal.SIGUSR1)
+            card.await_line(pcc, "Info: PCC debug enabled")
+            pcc.process.send_signal(signal.SIGUSR1)
+            self.assertTrue(wait_until(lambda: re.search(r"(?m)^.*param", pcc.stdout), 10), pcc.report("pcc"))
+            self.assertTrue(pcc.running())
+
+    def test_metrics(self):
+        with SteeringCard() as card, reserved_port() as port:
+            card.start_pcc("--metrics", f"127.0.0.1:{port}", "--interval", 0.2, "--paths", 2, "--buckets", 128)
+            wanted = r'(?m)^rdmalab_egress_share_buckets\{path="1"\} 64$'
+
+            def text():
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+                    return answer.read().decode()
+
+            self.assertTrue(wait_until(lambda: re.search(wanted, text()), 10), text())
+            self.assertRegex(text(), r"(?m)^rdmalab_pcc_active 1$")
+
     def test_parameters_can_be_listed_and_set(self):
         with SteeringCard() as card:
             pcc = card.start_pcc("--param", "1=40000")

@@ -15,7 +15,7 @@ namespace rdmalab::launcher {
 
 namespace {
 
-constexpr std::uint64_t kExperimentSecondsMin = 20;
+constexpr std::uint64_t kExperimentSecondsMin = 45;  // shares need so long to settle
 
 struct DemoOptions {
     bool card = false;

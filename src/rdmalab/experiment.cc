@@ -22,7 +22,10 @@ constexpr double kLookSeconds = 0.05, kViewSeconds = 1;
 constexpr double kStartSeconds = 60;   // until a program says that it is ready
 constexpr double kSteadySeconds = 15;  // at the end, that shares are averaged over
 constexpr double kSettleSeconds = 25;  // after a change, before that
-constexpr double kEarlySeconds = 12;   // before a change
+// A card in software sends a tenth of an adapter's packets. With as many less packets to an event
+// the rates rise as often, and the shares settle within the time of the experiment.
+constexpr std::uint64_t kTxPackets = 4;
+constexpr double kEarlySeconds = 12;  // before a change
 
 double unix_time() {
     return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch())
@@ -68,7 +71,11 @@ public:
           programs_(plan_, card.name()) {}
 
     void run() {
+        fmt::print("  rdmalab cc --name {} --tx-packets {}\n", client_.name(), kTxPackets);
+        client_.admin({{"op", "cc_set"}, {"tx_packets_per_event", kTxPackets}});
         if (!options_.loss.empty()) {
+            fmt::print("  rdmalab link cable0 --name {} --loss {}\n", client_.name(),
+                       options_.loss);
             client_.admin({{"op", "link"}, {"cable", "cable0"}, {"loss", options_.loss}});
         }
         start_programs();

@@ -206,6 +206,8 @@ class Installation(launcher_kit.LauncherTest):
 
     def test_everything_is_there(self):
         for path in (
+            "bin/flow_steer", "bin/doca_flow_steer", "bin/pcc", "bin/doca_pcc", "lib/rdmalab/pcc/pure_ecn.so",
+            "share/man/man1/flow_steer.1", "share/man/man1/pcc.1", "share/bash-completion/completions/flow_steer",
             "bin/rdmalab", "bin/rdmalab-card", "lib/rdmalab/rdma/libibverbs.so", "lib/rdmalab/rdma/libibverbs.so.1",
             "lib/rdmalab/rdma/librdmacm.so", "lib/rdmalab/rdma/librdmacm.so.1",
             "share/man/man1/rdmalab.1", "share/man/man8/rdmalab-card.8", "share/man/man5/rdmalab-topology.5",

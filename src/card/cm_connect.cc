@@ -19,9 +19,11 @@ using transport::CmServiceQuery;
 constexpr std::uint8_t kRetryMax = 7;
 constexpr std::uint32_t kQpnMax = 0xff'ffff;
 constexpr std::uint32_t kStateInit = 1, kStateRtr = 2, kStateRts = 3;  // enum ibv_qp_state
-// Code of an RNR NAK timer of 0.64 ms. Linux gives code 0, 655 ms, which on a card without any wire
-// between would be the longest wait by far.
-constexpr std::uint8_t kMinRnrTimer = 12;
+// Code of an RNR NAK timer of 20 ms. Linux gives code 0, 655 ms, which on a card without any wire
+// between would be the longest wait by far. But a peer with few retries must outlast a receiver
+// that is not scheduled for a while: rdma-core's tests post a receive after the send that it is
+// for, and give 5 retries.
+constexpr std::uint8_t kMinRnrTimer = 22;
 
 CmQpService service_of(std::uint32_t qp_type) {
     if (qp_type == kIbvQptUc) return CmQpService::kUc;

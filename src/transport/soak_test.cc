@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <numeric>
+#include <optional>
 
 #include "transport/test_pair.h"
 
@@ -36,25 +37,40 @@ bool is_atomic(WrOpcode opcode) {
 
 Op random_op(Prng& prng) {
     static constexpr WrOpcode kAll[] = {
-        WrOpcode::kSend, WrOpcode::kSendImm,  WrOpcode::kWrite,       WrOpcode::kWriteImm,
-        WrOpcode::kRead, WrOpcode::kFetchAdd, WrOpcode::kCompareSwap, WrOpcode::kWrite};
+        WrOpcode::kSend,        WrOpcode::kSendImm, WrOpcode::kWrite,
+        WrOpcode::kWriteImm,    WrOpcode::kRead,    WrOpcode::kFetchAdd,
+        WrOpcode::kCompareSwap, WrOpcode::kWrite,   WrOpcode::kAtomicWrite};
     Op op{kAll[prng.below(std::size(kAll))], 0};
     const std::uint64_t bounds[] = {1, 9, 300, 5'000, kChunk};
     op.length = static_cast<std::uint32_t>(prng.below(bounds[prng.below(5)] + 1));
+    if (op.opcode == WrOpcode::kAtomicWrite) op.length = 8;
     op.operand = prng.below(1000);
     op.immediate = static_cast<std::uint32_t>(prng.next());
     return op;
+}
+
+// The QPs of one direction. RC has one pair for both; XRC has an initiator and a target for each,
+// and an SRQ that the target fills.
+struct Ends {
+    Qpn sender, receiver;
+    std::optional<SrqId> srq;
+};
+
+Ends xrc_ends(Host& from, Host& to) {
+    const XrcdId xrcd = *to.engine.create_xrcd(Host::kOwner);
+    return {from.create_qp(QpType::kXrcSend), to.create_target(xrcd), to.create_xrc_srq(xrcd)};
 }
 
 // One direction of a connection: what `from` does to `to`. Each operation has a chunk of its own on
 // both sides, so at the end every chunk can be told right or wrong.
 class Direction {
 public:
-    Direction(Host& from_host, Host& to_host, Qpn from_qpn, Qpn to_qpn, Prng& prng)
+    Direction(Host& from_host, Host& to_host, const Ends& ends, Prng& prng)
         : from(from_host),
           to(to_host),
-          sender(from_qpn),
-          receiver(to_qpn),
+          sender(ends.sender),
+          receiver(ends.receiver),
+          srq(ends.srq),
           local(from.region(kOps * kChunk)),
           remote(to.region(kOps * kChunk)),
           counter(to.region(8)) {
@@ -75,6 +91,7 @@ public:
         wqe.immediate = op.immediate;
         wqe.compare = op.operand;
         wqe.swap = op.operand + 1;
+        if (srq) wqe.remote_srq = *srq;
         wqe.fence = prng.chance(0.1);
         wqe.signaled = true;
         from.post_send(sender, wqe);
@@ -84,7 +101,11 @@ public:
         if (recvs_due.empty()) return;
         const std::size_t i = recvs_due.front();
         recvs_due.pop_front();
-        to.post_recv(receiver, recv_wqe(split(remote, i, kChunk, prng), i));
+        const RecvWqe wqe = recv_wqe(split(remote, i, kChunk, prng), i);
+        if (srq)
+            to.post_srq(wqe);
+        else
+            to.post_recv(receiver, wqe);
         recv_order.push_back(i);
     }
 
@@ -124,6 +145,7 @@ public:
     Host& from;
     Host& to;
     Qpn sender, receiver;
+    std::optional<SrqId> srq;  // XRC
     Host::Region& local;
     Host::Region& remote;
     Host::Region& counter;
@@ -166,6 +188,18 @@ struct Odds {
     double loss, reorder, repeat, corrupt;
 };
 
+std::pair<Ends, Ends> connect_ends(Bench& bench, bool is_xrc, const Connection& connection) {
+    if (is_xrc) {
+        const Ends there = xrc_ends(bench.a, bench.b), back = xrc_ends(bench.b, bench.a);
+        bench.connect(there.sender, there.receiver, connection);
+        bench.connect(back.receiver, back.sender, connection);
+        return {there, back};
+    }
+    const Qpn qa = bench.a.create_qp(QpType::kRc), qb = bench.b.create_qp(QpType::kRc);
+    bench.connect(qa, qb, connection);
+    return {{qa, qb, {}}, {qb, qa, {}}};
+}
+
 void soak(std::uint64_t seed, const Odds& odds, EngineCounters& total) {
     SCOPED_TRACE("RDMALAB_SOAK_SEED=" + std::to_string(seed));
     Prng prng(seed);
@@ -178,9 +212,8 @@ void soak(std::uint64_t seed, const Odds& odds, EngineCounters& total) {
     connection.min_rnr_timer = static_cast<std::uint8_t>(1 + prng.below(8));
     connection.reads = static_cast<std::uint8_t>(1 + prng.below(16));
     connection.resources = connection.reads;
-    const Qpn qa = bench.a.create_qp(QpType::kRc), qb = bench.b.create_qp(QpType::kRc);
-    bench.connect(qa, qb, connection);
-    Direction directions[] = {{bench.a, bench.b, qa, qb, prng}, {bench.b, bench.a, qb, qa, prng}};
+    const auto [there, back] = connect_ends(bench, seed % 3 == 2, connection);
+    Direction directions[] = {{bench.a, bench.b, there, prng}, {bench.b, bench.a, back, prng}};
     bench.fate = [&](const wire::Frame&) {
         Fate fate;
         fate.is_lost = prng.chance(odds.loss);

@@ -44,6 +44,23 @@ TEST_F(ControlTest, port_and_gids_are_answered) {
     EXPECT_EQ(std::memcmp(second.gid, client.gid(1).bytes.data(), 16), 0);
 }
 
+TEST_F(ControlTest, an_address_of_the_card_is_resolved_to_its_mac) {
+    abi::AhAttributes request{};
+    const Gid other = TestClient(setting, 3).gid(1);
+    std::memcpy(request.dgid, other.bytes.data(), sizeof request.dgid);
+    request.sgid_index = 1;
+    request.is_global = 1;
+    request.port = 1;
+    ASSERT_EQ(client.call(Op::kResolveAddress, request), 0);
+    const auto reply = client.reply_as<abi::ResolveReply>();
+    const MacAddress& mac = setting.card.config().functions[3].mac;
+    EXPECT_EQ(std::memcmp(reply.mac, mac.bytes.data(), sizeof reply.mac), 0);
+    request.dgid[15] ^= 0x55;
+    EXPECT_EQ(client.call(Op::kResolveAddress, request), EHOSTUNREACH);
+    request.sgid_index = 9;  // no such source
+    EXPECT_EQ(client.call(Op::kResolveAddress, request), EINVAL);
+}
+
 TEST_F(ControlTest, contexts_open_once_on_devices_that_exist) {
     EXPECT_EQ(setting.card.open_context(OwnerId{900}, SpaceId{900}, 5).status, ENODEV);
     EXPECT_EQ(setting.card.open_context(client.owner, SpaceId{900}, 2).status, EINVAL);

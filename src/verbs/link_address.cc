@@ -47,9 +47,12 @@ extern "C" int ibv_resolve_eth_l2_from_gid(ibv_context* context, ibv_ah_attr* at
     } else if (is_link_local_eui64(gid)) {
         mac_from_eui64(gid, mac);
     } else {
+        rdmalab::abi::AhAttributes request = to_abi(*attributes);
+        request.is_global = 1;  // callers fill in the addresses only
+        if (request.port == 0) request.port = 1;
         rdmalab::abi::ResolveReply reply{};
-        int status = context_of(context).connection.call(rdmalab::abi::Op::kResolveAddress,
-                                                         to_abi(*attributes), reply);
+        int status =
+            context_of(context).connection.call(rdmalab::abi::Op::kResolveAddress, request, reply);
         if (status != 0) return -status;
         memcpy(mac, reply.mac, sizeof reply.mac);
     }

@@ -267,7 +267,11 @@ private:
     bool is_inner_ = false;
 };
 
-bool is_known_type(ibv_flow_attr_type type) {
+// A program may have put any number there, which the enum could not hold.
+bool is_known_type(const ibv_flow_attr& attributes) {
+    std::uint32_t type = 0;
+    static_assert(sizeof type == sizeof attributes.type);
+    memcpy(&type, &attributes.type, sizeof type);
     return type == IBV_FLOW_ATTR_NORMAL || type == IBV_FLOW_ATTR_ALL_DEFAULT ||
            type == IBV_FLOW_ATTR_MC_DEFAULT || type == IBV_FLOW_ATTR_SNIFFER;
 }
@@ -276,7 +280,7 @@ bool is_known_type(ibv_flow_attr_type type) {
 
 int plan_flow(const ibv_flow_attr& attributes, FlowPlan& plan) {
     constexpr std::uint32_t kFlags = IBV_FLOW_ATTR_FLAGS_DONT_TRAP | IBV_FLOW_ATTR_FLAGS_EGRESS;
-    if (attributes.comp_mask != 0 || !is_known_type(attributes.type)) return EINVAL;
+    if (attributes.comp_mask != 0 || !is_known_type(attributes)) return EINVAL;
     if (attributes.port != 1 || (attributes.flags & ~kFlags) != 0) return EINVAL;
     if (attributes.size < sizeof attributes) return EINVAL;
     plan.request.type = static_cast<abi::FlowRuleType>(attributes.type);

@@ -147,7 +147,7 @@ class InLine(unittest.TestCase):
         with Card() as card:
             process = Process(card, "--algo", "dcqcn")
             process.wait_state("Active")
-            card.close()
+            card.rdmalab("down", "--name", card.name)
             process.wait_state("Error")
             process.wait(5)
             self.assertIn("the card has ended", process.errors()[0][1])

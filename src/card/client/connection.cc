@@ -28,12 +28,31 @@ std::string runtime_folder() {
 
 Error gone() { return {EPIPE, "the card has gone"}; }
 
-Result<std::vector<std::byte>> receive_reply(int socket) {
+constexpr std::size_t kDescriptorsMax = 8;
+
+void take_descriptors(msghdr& message, std::vector<int>& out) {
+    const cmsghdr* const rights = CMSG_FIRSTHDR(&message);
+    if (rights == nullptr || rights->cmsg_type != SCM_RIGHTS) return;
+    out.resize((rights->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+    std::memcpy(out.data(), CMSG_DATA(rights), out.size() * sizeof(int));
+}
+
+Result<std::vector<std::byte>> receive_reply(int socket, std::vector<int>* descriptors) {
     std::vector<std::byte> bytes(sizeof(abi::ReplyHeader) + abi::kMessageMax);
+    alignas(cmsghdr) char control[CMSG_SPACE(kDescriptorsMax * sizeof(int))];
+    iovec part{bytes.data(), bytes.size()};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    if (descriptors != nullptr) {
+        message.msg_control = control;
+        message.msg_controllen = sizeof control;
+    }
     ssize_t length = 0;
     do {
-        length = ::recv(socket, bytes.data(), bytes.size(), 0);
+        length = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
     } while (length < 0 && errno == EINTR);
+    if (length >= 0 && descriptors != nullptr) take_descriptors(message, *descriptors);
     if (length < static_cast<ssize_t>(sizeof(abi::ReplyHeader))) return gone();
     const auto header = load_bytes<abi::ReplyHeader>(bytes.data());
     bytes.resize(static_cast<std::size_t>(length));
@@ -83,7 +102,8 @@ Result<Connection> Connection::open(const std::string& given) {
         code, "no card listens on " + path + " (start one: rdmalab up): " + std::strerror(errno)};
 }
 
-Result<std::vector<std::byte>> Connection::call(abi::Op op, ByteView body) {
+Result<std::vector<std::byte>> Connection::call(abi::Op op, ByteView body,
+                                                std::vector<int>* descriptors) {
     if (!is_open()) return gone();
     abi::RequestHeader header;
     header.op = op;
@@ -96,10 +116,12 @@ Result<std::vector<std::byte>> Connection::call(abi::Op op, ByteView body) {
         sent = ::send(socket_, message.data(), message.size(), MSG_NOSIGNAL);
     } while (sent < 0 && errno == EINTR);
     // A card that refuses a client says why before it closes: the reply may be there even now.
-    auto reply = receive_reply(socket_);
+    auto reply = receive_reply(socket_, descriptors);
     if (!reply.ok() && reply.error().code == EPIPE) close();
     return reply;
 }
+
+int Connection::release() { return std::exchange(socket_, -1); }
 
 void Connection::close() {
     if (socket_ >= 0) ::close(std::exchange(socket_, -1));

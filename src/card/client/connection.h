@@ -26,9 +26,14 @@ public:
     // `path` empty: default_socket(). ENOENT: no card listens there.
     static Result<Connection> open(const std::string& path);
 
-    // The body of the reply. The card's own error, or EPIPE when there is no card any more.
-    Result<std::vector<std::byte>> call(abi::Op op, ByteView body);
+    // The body of the reply. The card's own error, or EPIPE when there is no card any more. The
+    // descriptors that come with it go to `descriptors`, whose owner the caller becomes; without a
+    // place for them there are none.
+    Result<std::vector<std::byte>> call(abi::Op op, ByteView body,
+                                        std::vector<int>* descriptors = nullptr);
     void close();
+    // Gives the socket away.
+    int release();
     bool is_open() const { return socket_ >= 0; }
     int descriptor() const { return socket_; }
 

@@ -1,18 +1,17 @@
 #include "pcc/host/card_connection.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "base/bytes.h"
+#include "card/client/connection.h"
 #include "card/ring_abi.h"
 
 namespace rdmalab::pcc::host {
@@ -24,39 +23,7 @@ Error system_error(const std::string& what, int code = errno) {
     return {code, what + ": " + std::strerror(code)};
 }
 
-std::string environment(const char* name) {
-    const char* const value = std::getenv(name);
-    return value == nullptr ? "" : value;
-}
-
-Status connect_to(int socket, const std::string& path) {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    if (path.size() >= sizeof address.sun_path)
-        return Error{ENAMETOOLONG, "the path of the card's socket is too long: " + path};
-    std::memcpy(address.sun_path, path.data(), path.size());
-    if (::connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0)
-        return {};
-    return system_error("no card at " + path + " (start one: rdmalab up)");
-}
-
 }  // namespace
-
-std::string default_socket() {
-    if (std::string path = environment("RDMALAB_SOCKET"); !path.empty()) return path;
-    std::string folder = environment("RDMALAB_RUNTIME_DIR");
-    if (folder.empty()) {
-        const std::string runtime = environment("XDG_RUNTIME_DIR");
-        if (!runtime.empty())
-            folder = runtime + "/rdmalab";
-        else if (::geteuid() == 0)
-            folder = "/run/rdmalab";
-        else
-            folder = "/tmp/rdmalab-" + std::to_string(::geteuid());
-    }
-    const std::string card = environment("RDMALAB_CARD");
-    return folder + "/" + (card.empty() ? "default" : card) + ".sock";
-}
 
 CardConnection::~CardConnection() {
     close();
@@ -77,51 +44,20 @@ bool CardConnection::is_gone() const {
 }
 
 Status CardConnection::attach(const std::string& socket, const AttachRequest& request) {
-    socket_ = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (socket_ < 0) return system_error("cannot make a socket");
-    if (Status status = connect_to(socket_, socket.empty() ? default_socket() : socket); !status)
-        return status;
-    abi::RequestHeader header;
-    header.op = static_cast<abi::Op>(PccOp::kAttach);
-    header.length = sizeof request;
-    std::byte message[sizeof header + sizeof request];
-    store_bytes(message, header);
-    store_bytes(message + sizeof header, request);
-    if (::send(socket_, message, sizeof message, MSG_NOSIGNAL) != sizeof message)
-        return system_error("the card does not take requests");
-    AttachReply reply;
-    if (Status status = receive_reply(reply); !status) return status;
-    return map(reply.size);
-}
-
-Status CardConnection::receive_reply(AttachReply& reply) {
-    std::vector<std::byte> buffer(abi::kMessageMax);
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kDescriptors)];
-    iovec part{buffer.data(), buffer.size()};
-    msghdr message{};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
-    const ssize_t length = ::recvmsg(socket_, &message, MSG_CMSG_CLOEXEC);
-    if (length < static_cast<ssize_t>(sizeof(abi::ReplyHeader)))
-        return Error{ECONNRESET, "the card has closed the connection"};
-    int fds[kDescriptors] = {-1, -1, -1};
-    const cmsghdr* const rights = CMSG_FIRSTHDR(&message);
-    if (rights != nullptr && rights->cmsg_len == CMSG_LEN(sizeof fds))
-        std::memcpy(fds, CMSG_DATA(rights), sizeof fds);
-    memory_fd_ = fds[0];
-    page_fd_ = fds[1];
-    bell_ = fds[2];
-    const auto header = load_bytes<abi::ReplyHeader>(buffer.data());
-    const auto* const body = buffer.data() + sizeof header;
-    const std::size_t body_length = static_cast<std::size_t>(length) - sizeof header;
-    if (header.status != 0)
-        return Error{header.status, {reinterpret_cast<const char*>(body), body_length}};
-    if (body_length != sizeof reply || bell_ < 0)
+    auto opened = card::client::Connection::open(socket);
+    if (!opened.ok()) return opened.error();
+    std::vector<int> descriptors;
+    const auto body = opened->call(static_cast<abi::Op>(PccOp::kAttach),
+                                   std::as_bytes(std::span(&request, 1)), &descriptors);
+    socket_ = opened->release();
+    descriptors.resize(kDescriptors, -1);
+    memory_fd_ = descriptors[0];
+    page_fd_ = descriptors[1];
+    bell_ = descriptors[2];
+    if (!body.ok()) return body.error();
+    if (body->size() != sizeof(AttachReply) || bell_ < 0)
         return Error{EPROTO, "card and program are of different builds"};
-    reply = load_bytes<AttachReply>(body);
-    return {};
+    return map(load_bytes<AttachReply>(body->data()).size);
 }
 
 Status CardConnection::map(std::uint64_t size) {

@@ -17,8 +17,8 @@ public:
     CardConnection(const CardConnection&) = delete;
     CardConnection& operator=(const CardConnection&) = delete;
 
-    // ENOENT, ECONNREFUSED: no card listens at `socket` (empty: the rule of card/host/admin.h).
-    // Others: what the card says.
+    // ENOENT: no card listens at `socket` (empty: the rule of card/host/admin.h). Others: what the
+    // card says.
     Status attach(const std::string& socket, const AttachRequest& request);
     // The card lets the process go.
     void close();
@@ -32,7 +32,6 @@ public:
     void ring_bell() const;
 
 private:
-    Status receive_reply(AttachReply& reply);
     Status map(std::uint64_t size);
 
     std::atomic<int> socket_{-1};  // another thread may close it
@@ -41,8 +40,5 @@ private:
     std::uint64_t size_ = 0;
     void* card_page_ = nullptr;
 };
-
-// Of the card's socket: $RDMALAB_SOCKET, else $RDMALAB_CARD or "default" in the runtime folder.
-std::string default_socket();
 
 }  // namespace rdmalab::pcc::host

@@ -48,7 +48,7 @@ struct ProcessOptions {
     std::function<void(const std::string& text)> print;  // of the algorithm; from worker threads
 };
 
-// One error each, from start(): ENOENT/ECONNREFUSED no card; ENODEV no such device; EOPNOTSUPP the
+// One error each, from start(): ENOENT no card; ENODEV no such device; EOPNOTSUPP the
 // device is not a PF or has congestion control switched off; EPROTO another version of the card;
 // and those of Runtime::start.
 class Process {

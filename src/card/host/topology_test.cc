@@ -474,13 +474,13 @@ TEST(TopologyErrors, a_name_that_is_neither_built_in_nor_a_file) {
     const Topology unknown = load_topology("lopback");
     ASSERT_EQ(unknown.errors.size(), 1u);
     EXPECT_EQ(unknown.errors[0].to_string(),
-              "lopback: expected a TOML file or a built-in topology (impaired, loopback), found "
-              "neither");
+              "lopback: expected a TOML file or a built-in topology (four-paths, impaired, "
+              "loopback, two-cables), found neither");
     const Topology missing = load_topology("/nonexistent/x.toml");
     ASSERT_EQ(missing.errors.size(), 1u);
     EXPECT_EQ(missing.errors[0].to_string(),
-              "/nonexistent/x.toml: expected a TOML file or a built-in topology (impaired, "
-              "loopback), found a file that cannot be read");
+              "/nonexistent/x.toml: expected a TOML file or a built-in topology (four-paths, "
+              "impaired, loopback, two-cables), found a file that cannot be read");
 }
 
 TEST(TopologyErrors, a_folder_or_an_endless_file_is_none) {

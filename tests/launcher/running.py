@@ -337,7 +337,7 @@ class OrdinaryUser(launcher_kit.LauncherTest):
         self.assertEqual(done.stdout.count("100 iters in"), 2, done.stdout)
 
     def test_the_demo(self):
-        done = self.as_user(LAUNCHER, "demo", "--seconds", "1", timeout=60)
+        done = self.as_user(LAUNCHER, "demo", "--card", "--seconds", "1", timeout=60)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn("\nverdict: PASS", done.stdout)
         self.assertEqual((self.cards(), self.files()), ([], []))

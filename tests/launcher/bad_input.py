@@ -74,6 +74,8 @@ class CommandLine(launcher_kit.LauncherTest):
     def test_an_unknown_shell(self):
         self.expect_failure(2, "rdmalab completion: SHELL: expected bash, zsh or fish, found 'csh'", "completion", "csh")
 
+BUILT_IN = "four-paths, impaired, loopback, two-cables"
+
 
 class NoCard(launcher_kit.LauncherTest):
     def test_every_command_that_needs_a_card_names_it_and_says_how_to_start_it(self):
@@ -141,14 +143,14 @@ class Topologies(launcher_kit.LauncherTest):
     def test_an_unknown_name(self):
         self.expect_failure(
             2,
-            "rdmalab up: ring: expected a TOML file or a built-in topology (impaired, loopback), found neither",
+            f"rdmalab up: ring: expected a TOML file or a built-in topology ({BUILT_IN}), found neither",
             "up", "--topology", "ring",
         )
 
     def test_a_file_that_is_not_there(self):
         self.expect_failure(
             2,
-            "rdmalab up: /nowhere/x.toml: expected a TOML file or a built-in topology (impaired, loopback), "
+            f"rdmalab up: /nowhere/x.toml: expected a TOML file or a built-in topology ({BUILT_IN}), "
             "found a file that cannot be read",
             "up", "--topology", "/nowhere/x.toml",
         )

@@ -155,7 +155,8 @@ class Pcc(unittest.TestCase):
                 pattern = rf"^RDMA-CM REQ grouping: sender QPN 0x[0-9a-f]{{6}} receiver IP={ip} -> path{path}$"
                 self.assertTrue(wait_until(lambda: lines(pcc, pattern), 20), pcc.report("pcc"))
             self.assertTrue(wait_until(lambda: len(lines(pcc, "^RDMA-CM mapping: ")) >= 2, 10), pcc.report("pcc"))
-            self.assertTrue(wait_until(lambda: lines(pcc, r"path-share diagnostic: path0 total=[1-9].*path1 total=[1-9].*pending-map=0;"), 20))
+            both_counted = r"path-share diagnostic: path0 total=[1-9].*path1 total=[1-9].*pending-map=0;"
+            self.assertTrue(wait_until(lambda: lines(pcc, both_counted), 20))
             card.tell(pcc, "share", 48)
             # The next lines count with the new split; packets follow it.
             seen = len(lines(pcc, "^egress assigned"))

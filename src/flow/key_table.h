@@ -14,16 +14,22 @@ class KeyTable {
 public:
     static constexpr std::uint32_t kNone = 0xffff'ffff;
 
-    explicit KeyTable(std::size_t words = 0) : words_(words), cells_(4) {}
+    explicit KeyTable(std::size_t words = 0) : words_(words), cells_(kCellsFirst) {}
 
     std::uint32_t find(const std::uint64_t* key) const {
-        const std::uint64_t hash = hash_words(key, words_);
-        const auto tag = static_cast<std::uint32_t>(hash >> 32);
-        for (std::size_t at = hash & (cells_.size() - 1); cells_[at].slot != kNone;
-             at = (at + 1) & (cells_.size() - 1)) {
-            if (cells_[at].tag == tag && equals(cells_[at].slot, key)) return cells_[at].slot;
+        if (words_ == 0) return only_;
+        for (std::size_t at = hash_words(key, words_) & mask_;; at = (at + 1) & mask_) {
+            const Cell& cell = cells_[at];
+            if (cell.slot == kNone) return kNone;
+            if (cell.word == key[0] && equals(cell.slot, key)) return cell.slot;
         }
-        return kNone;
+    }
+    // The same of a table whose keys are one word.
+    std::uint32_t find_word(std::uint64_t word) const {
+        for (std::size_t at = hash_words(&word, 1) & mask_;; at = (at + 1) & mask_) {
+            const Cell& cell = cells_[at];
+            if (cell.slot == kNone || cell.word == word) return cell.slot;
+        }
     }
     // The key is not in the table, the slot not in use.
     void insert(std::span<const std::uint64_t> key, std::uint32_t slot);
@@ -35,14 +41,16 @@ public:
     }
 
 private:
+    static constexpr std::size_t kCellsFirst = 4;
     struct Cell {
-        std::uint32_t tag = 0;
+        std::uint64_t word = 0;  // the first one of the key
         std::uint32_t slot = kNone;
     };
 
+    // But for the first word.
     bool equals(std::uint32_t slot, const std::uint64_t* key) const {
         const std::uint64_t* const own = keys_.data() + slot * words_;
-        for (std::size_t i = 0; i < words_; ++i) {
+        for (std::size_t i = 1; i < words_; ++i) {
             if (own[i] != key[i]) return false;
         }
         return true;
@@ -54,7 +62,9 @@ private:
 
     std::size_t words_;
     std::size_t size_ = 0;
+    std::size_t mask_ = kCellsFirst - 1;
     std::vector<Cell> cells_;
+    std::uint32_t only_ = kNone;       // of a table whose keys have no words
     std::vector<std::uint64_t> keys_;  // words_ for each slot
 };
 

@@ -22,7 +22,6 @@ std::size_t l2_length(const wire::Frame& frame) {
 }
 
 std::uint32_t l4_layers(const wire::Frame& frame) {
-    if (frame.bth_offset != 0) return kLayerRoce | kLayerUdp | kLayerTransport;
     if (frame.l4_offset == 0) return 0;
     switch (wire::ip_protocol(frame)) {
         case wire::kIpProtocolUdp:
@@ -37,14 +36,18 @@ std::uint32_t l4_layers(const wire::Frame& frame) {
     }
 }
 
-std::uint32_t layers_of(const wire::Frame& frame) {
-    std::uint32_t layers = 0;
-    const std::size_t l2 = l2_length(frame);
+std::uint32_t vlan_layers(std::size_t l2) {
     constexpr std::size_t kOneTag = sizeof(wire::EthernetHeader) + sizeof(wire::VlanTag);
-    if (l2 >= kOneTag) layers |= kLayerVlan0;
-    if (l2 >= kOneTag + sizeof(wire::VlanTag)) layers |= kLayerVlan1;
-    if (frame.l3_offset == 0) return layers;
-    return layers | (is_ipv6(frame) ? kLayerIpv6 : kLayerIpv4) | l4_layers(frame);
+    if (l2 < kOneTag) return 0;
+    return l2 < kOneTag + sizeof(wire::VlanTag) ? kLayerVlan0 : kLayerVlan0 | kLayerVlan1;
+}
+
+std::uint32_t layers_of(const wire::Frame& frame) {
+    const std::uint32_t vlan = vlan_layers(l2_length(frame));
+    if (frame.l3_offset == 0) return vlan;
+    const std::uint32_t l3 = vlan | (is_ipv6(frame) ? kLayerIpv6 : kLayerIpv4);
+    if (frame.bth_offset != 0) return l3 | kLayerRoce | kLayerUdp | kLayerTransport;
+    return l3 | l4_layers(frame);
 }
 
 MetaL4Type l4_type_of(std::uint8_t protocol) {

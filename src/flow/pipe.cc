@@ -11,7 +11,6 @@ namespace rdmalab::flow {
 namespace {
 
 constexpr std::size_t kNameMax = 127;
-constexpr unsigned kHashNoteBits = 16;  // a HASH pipe leaves its choice in meta.u32[3], bits 31:16
 
 }  // namespace
 
@@ -47,13 +46,28 @@ Status Pipe::prepare() {
     if (!match.ok()) return wrong(match.error().code, match.error().text);
     match_ = std::move(*match);
     uses_random_ = match_.uses(Field::kParserRandom);
+    layers_ = match_.layers();
     table_ = KeyTable(match_.words().size());
+    choose_look_up();
     if (is_hash()) {
         if (Status hash = prepare_hash(); !hash) return hash;
     } else if (config_.algorithms != HashAlgorithm::kNone) {
         return wrong(EINVAL, "only a HASH pipe has a map algorithm");
     }
     return prepare_actions();
+}
+
+void Pipe::choose_look_up() {
+    if (is_hash()) {
+        look_up_ = LookUp::kHash;
+    } else if (is_control()) {
+        look_up_ = LookUp::kOrder;
+    } else if (match_.words().size() <= 1) {
+        look_up_ = match_.open_fields().empty() ? LookUp::kOnly : LookUp::kWord;
+        if (match_.words().size() == 0) return;  // the mask 0 of no word fits everything
+        word_ = match_.words().words().front();
+        constant_ = match_.constants().front();
+    }
 }
 
 Status Pipe::prepare_hash() {
@@ -186,6 +200,7 @@ Result<std::uint32_t> Pipe::add(const BasicEntry& entry, Rule rule) {
     fill(*slot, std::move(rule), std::move(*program));
     records_[*slot].match = entry.match;
     table_.insert(*key, *slot);
+    only_ = *slot;
     return slot;
 }
 
@@ -266,6 +281,7 @@ void Pipe::turn_over(std::uint32_t old_slot, std::uint32_t new_slot) {
         std::replace(by_order_.begin(), by_order_.end(), old_slot, new_slot);
     } else {
         table_.replace(old_slot, new_slot);
+        only_ = new_slot;
     }
 }
 
@@ -291,6 +307,7 @@ void Pipe::remove(std::uint32_t slot) {
         std::erase(by_order_, slot);
     } else {
         table_.erase(slot);
+        only_ = KeyTable::kNone;
     }
     retire(slot);
 }
@@ -347,6 +364,15 @@ std::string Pipe::describe(std::uint32_t slot) const {
 
 // --- Data path
 
+Entry* Pipe::pick_by_words(Packet& packet, Prng& random) {
+    if (!match_.has_layers(packet)) return nullptr;
+    if (uses_random_) draw(packet, random);
+    std::uint64_t key[kKeyWordsMax];
+    match_.words().load(packet, key);
+    return entry_or_null(table_.find(key));
+}
+
+// Leaves the index in meta.u32[3], bits 31:16, as the adapter does.
 Entry* Pipe::pick_by_hash(Packet& packet, HashAlgorithm algorithm, Prng& random) {
     const auto mask = static_cast<std::uint32_t>(by_index_.size() - 1);
     std::uint32_t index = 0;
@@ -376,12 +402,13 @@ Entry* Pipe::pick_by_hash(Packet& packet, HashAlgorithm algorithm, Prng& random)
         default:
             return nullptr;
     }
-    const std::uint32_t kept = packet.notes.u32[3] & ((1u << kHashNoteBits) - 1);
-    packet.notes.u32[3] = index << kHashNoteBits | kept;
+    // Bits 31:16 are the first two bytes.
+    store_bytes(reinterpret_cast<std::byte*>(&packet.notes.u32[3]),
+                Be16(static_cast<std::uint16_t>(index)));
     return at_index(index);
 }
 
-Entry* Pipe::pick_by_order(Packet& packet, Prng&) {
+Entry* Pipe::pick_by_order(Packet& packet) {
     for (const std::uint32_t slot : by_order_) {
         if (records_[slot].plan->matches(packet)) return &entries_[slot];
     }

@@ -28,7 +28,7 @@ struct Target {
     const std::vector<std::uint16_t>* queues = nullptr;  // more than one
 };
 
-struct Entry {
+struct alignas(64) Entry {
     FlowCounters counters;
     Target target;
     bool counts = false;
@@ -98,15 +98,19 @@ public:
     // --- Data path.
     // The entry that takes the packet; nullptr: none does. Not for kFlooding.
     Entry* pick(Packet& packet, HashAlgorithm algorithm, Prng& random) {
-        switch (config_.type) {
-            case PipeType::kBasic:
-                return pick_by_key(packet, random);
-            case PipeType::kHash:
+        switch (look_up_) {
+            case LookUp::kOnly:
+                return pick_only(packet, random);
+            case LookUp::kWord:
+                return pick_by_word(packet, random);
+            case LookUp::kWords:
+                return pick_by_words(packet, random);
+            case LookUp::kHash:
                 return pick_by_hash(packet, algorithm, random);
-            case PipeType::kControl:
+            case LookUp::kOrder:
                 break;
         }
-        return pick_by_order(packet, random);
+        return pick_by_order(packet);
     }
     // HASH: by index; nullptr: nothing there.
     Entry* at_index(std::uint32_t index) {
@@ -123,13 +127,14 @@ public:
     const Target& miss_target() const { return miss_target_; }
 
     // Kept by the pipeline.
-    FlowCounters misses;
     std::uint64_t hits = 0;
+    FlowCounters misses;
 
 private:
     Pipe(PipeId id, const PipeConfig& config) : id_(id), config_(config) {}
 
     Status prepare();
+    void choose_look_up();
     Status prepare_hash();
     Status prepare_actions();
     Error wrong(int code, const std::string& text) const;
@@ -141,27 +146,52 @@ private:
     void turn_over(std::uint32_t old_slot, std::uint32_t new_slot);
     void insert_by_order(std::uint32_t slot);
 
-    Entry* pick_by_key(Packet& packet, Prng& random) {
-        if (!match_.has_layers(packet)) return nullptr;
-        if (uses_random_) draw(packet, random);
-        std::uint64_t key[kKeyWordsMax];
-        match_.words().load(packet, key);
-        const std::uint32_t slot = table_.find(key);
+    // How a packet finds its entry, by what the match leaves to entries.
+    enum class LookUp : std::uint8_t {
+        kOnly,   // BASIC: nothing, so there is one entry; and the match is one word at most
+        kWord,   // BASIC: the key is one word
+        kWords,  // BASIC
+        kHash,
+        kOrder,  // CONTROL
+    };
+
+    Entry* entry_or_null(std::uint32_t slot) {
         return slot == KeyTable::kNone ? nullptr : &entries_[slot];
     }
+    Entry* pick_only(Packet& packet, Prng& random) {
+        if ((packet.layers & layers_) != layers_) return nullptr;
+        if (uses_random_) draw(packet, random);
+        return word_of(packet) == constant_ ? entry_or_null(only_) : nullptr;
+    }
+    Entry* pick_by_word(Packet& packet, Prng& random) {
+        if ((packet.layers & layers_) != layers_) return nullptr;
+        if (uses_random_) draw(packet, random);
+        return entry_or_null(table_.find_word(word_of(packet)));
+    }
+    std::uint64_t word_of(const Packet& packet) const {
+        const std::byte* const at = packet.base(word_.base) + word_.offset;
+        return load_bytes<std::uint64_t>(at) & word_.mask;
+    }
+    Entry* pick_by_words(Packet& packet, Prng& random);
     Entry* pick_by_hash(Packet& packet, HashAlgorithm algorithm, Prng& random);
-    Entry* pick_by_order(Packet& packet, Prng& random);
+    Entry* pick_by_order(Packet& packet);
     static void draw(Packet& packet, Prng& random) {
         packet.notes.random = static_cast<std::uint16_t>(random.next() >> 48);
     }
 
+    // What every packet needs stands together.
+    LookUp look_up_ = LookUp::kWords;
+    bool uses_random_ = false;
+    std::uint32_t layers_ = 0;
+    std::uint32_t only_ = KeyTable::kNone;  // the slot that was added last: of kOnly, the only one
+    WordAt word_;                           // kOnly, kWord
+    std::uint64_t constant_ = 0;            // kOnly: what the word must be
+    std::vector<Entry> entries_;            // by slot
+    KeyTable table_;
+    MatchPlan match_;
+    Target miss_target_, forward_target_;
     PipeId id_;
     PipeConfig config_;
-    MatchPlan match_;
-    bool uses_random_ = false;
-    KeyTable table_;
-    std::vector<Entry> entries_;  // by slot
-    Target miss_target_, forward_target_;
     std::vector<std::uint32_t> by_index_;  // HASH: slot of each index
     std::vector<std::uint32_t> by_order_;  // CONTROL: slots, the first to be searched first
     std::uint32_t next_index_ = 0;         // HASH, kRoundRobin

@@ -105,6 +105,31 @@ TEST_F(HashPipe, round_robin_takes_turns) {
     EXPECT_EQ(counts(), (std::vector<std::uint64_t>{2, 2, 1, 1}));
 }
 
+TEST_F(HashPipe, the_index_is_left_in_the_upper_half_of_the_third_metadata_word) {
+    PipeConfig behind;
+    behind.name = "behind";
+    behind.match.values.set_all_ones(Field::kMetaU32_3);
+    behind.match_mask = FieldValues{{Field::kMetaU32_3, 0xffff'ffff}};
+    const PipeId last = create(behind);
+    add(last, BasicEntry{{{Field::kMetaU32_3, 0x0001'beef}}, to(Forward::to_port(kSf4))});
+    PipeConfig hash;
+    hash.name = "hash";
+    hash.type = PipeType::kHash;
+    hash.algorithms = HashAlgorithm::kRoundRobin;
+    hash.entries_max = 2;
+    hash.forward = Forward::to_pipe(last);
+    const PipeId middle = create(hash);
+    for (const std::uint32_t i : {0u, 1u}) add(middle, HashEntry{i, {}});
+    PipeConfig root;
+    root.name = "root";
+    root.is_root = true;
+    root.actions.push_back({{{Field::kMetaU32_3, 0xdead'beef}}, std::nullopt, {}});
+    root.forward = Forward::to_pipe(middle);
+    add(create(root), BasicEntry{});
+    EXPECT_EQ(send(roce_frame()), "drop");
+    EXPECT_EQ(send(roce_frame()), "pf0sf4");
+}
+
 TEST_F(HashPipe, the_forward_chooses_one_of_several_algorithms) {
     make(HashAlgorithm::kRoundRobin | HashAlgorithm::kFlooding, 4, {}, HashAlgorithm::kFlooding);
     EXPECT_EQ(send(roce_frame()), "p0, p0, p0, p0");

@@ -123,6 +123,61 @@ TEST_F(PipelineTest, the_headers_of_roce_can_be_matched) {
     EXPECT_EQ(counters(entry).packets, 1u);
 }
 
+// Two tags, IPv4, TCP from 1000 to 80 with SYN; and what the parser says of it.
+wire::Frame tagged_tcp() {
+    std::vector<std::byte> bytes(22 + 20 + 20);
+    const auto put = [&](std::size_t at, std::initializer_list<unsigned> values) {
+        for (const unsigned value : values) bytes[at++] = static_cast<std::byte>(value);
+    };
+    put(12, {0x88, 0xa8, 0x60, 0x07, 0x81, 0x00, 0x20, 0x09, 0x08, 0x00});
+    put(22, {0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2});
+    put(42, {0x03, 0xe8, 0, 80, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x02});
+    std::uint32_t sum = 0;
+    for (std::size_t at = 22; at < 42; at += 2) sum += load_bytes<Be16>(bytes.data() + at);
+    store_bytes(bytes.data() + 32, Be16(static_cast<std::uint16_t>(~(sum % 0xffff))));
+    wire::Frame frame;
+    EXPECT_EQ(wire::parse_frame(bytes, {}, frame), wire::ParseError::kNone);
+    return frame;
+}
+
+TEST_F(PipelineTest, tags_tcp_and_what_the_parser_says_can_be_matched) {
+    struct Try {
+        Field field;
+        std::uint64_t mask, value;
+    };
+    const Try tries[] = {
+        {Field::kVlan0Tci, 0x0fff, 7},
+        {Field::kVlan0Tci, 0xe000, 0x6000},
+        {Field::kVlan1Tci, 0x0fff, 9},
+        {Field::kEthType, 0xffff, 0x0800},
+        {Field::kTcpSrc, 0xffff, 1000},
+        {Field::kTransportDst, 0xffff, 80},
+        {Field::kTcpFlags, 0xff, 0x02},
+        {Field::kIpv4Protocol, 0xff, 6},
+        {Field::kParserL2Type, 0xff, static_cast<std::uint64_t>(MetaL2Type::kMultiVlan)},
+        {Field::kParserL3Type, 0xff, static_cast<std::uint64_t>(MetaL3Type::kIpv4)},
+        {Field::kParserL4Type, 0xff, static_cast<std::uint64_t>(MetaL4Type::kTcp)},
+        {Field::kParserIpv4ChecksumOk, 0xff, 1},
+        {Field::kParserIpFragmented, 0xff, 0},
+    };
+    for (const Try& attempt : tries) {
+        SCOPED_TRACE(name_of(attempt.field));
+        ASSERT_TRUE(control_->flush_pipes().ok());
+        PipeConfig root = basic("root");
+        root.is_root = true;
+        root.match.values.set_all_ones(attempt.field);
+        root.match_mask = FieldValues{{attempt.field, attempt.mask}};
+        const PipeId pipe = create(root);
+        add(pipe, entry_to({{attempt.field, attempt.value}}, Forward::to_port(kWire)));
+        EXPECT_EQ(send(tagged_tcp()), "p0");
+        if (attempt.field != Field::kParserIpFragmented && attempt.field != Field::kEthType &&
+            attempt.field != Field::kParserL3Type &&
+            attempt.field != Field::kParserIpv4ChecksumOk) {
+            EXPECT_EQ(send(roce_frame()), "drop");
+        }
+    }
+}
+
 TEST_F(PipelineTest, counters_count_packets_and_bytes_on_the_wire) {
     PipeConfig root = basic("root");
     root.is_root = true;

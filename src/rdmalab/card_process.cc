@@ -40,7 +40,9 @@ std::vector<std::string> card_arguments(const CardOptions& options, int ready) {
                                        card_files(options.name).log.string()});
     if (options.realtime) arguments.push_back("--realtime");
     if (options.computed_icrc) arguments.push_back("--computed-icrc");
-    if (options.netns) arguments.push_back("--netns");
+    if (options.netns) {
+        arguments.insert(arguments.end(), {"--netns", "--libraries", library_folder().string()});
+    }
     return arguments;
 }
 

@@ -42,13 +42,13 @@ void print_summary(const std::string& name) {
     std::string choice = name == kDefaultCard ? "" : "--name " + name + " ";
     fmt::print("card '{}' is up (pid {}, topology {}):{}\n", name, client.pid(),
                status.value("topology", "?"), devices);
-    std::string example = "ibv_devinfo";
+    std::string example = fmt::format("rdmalab run {}-- ibv_devinfo", choice);
     for (const Json& function : status.value("functions", Json::array())) {
         if (function.value("netdev", "").empty()) continue;
         example = fmt::format("ip netns exec {} ibv_devinfo", function.value("netns", ""));
         break;
     }
-    fmt::print("use it with: rdmalab run {}-- {}\n", choice, example);
+    fmt::print("use it with: {}\n", example);
     std::fflush(stdout);
 }
 
@@ -113,7 +113,7 @@ void add_up_command(CLI::App& app, Session& session) {
         "none are seen outside. Names that are taken are an error, nothing of others is touched.\n"
         "Examples:\n"
         "  rdmalab up\n"
-        "  rdmalab up --netns && rdmalab run -- ip netns exec ns0 ibv_devices\n"
+        "  rdmalab up --netns && ip netns exec ns0 ibv_devices\n"
         "  rdmalab up --name lab --topology my.toml --seed 7");
     command->callback([options, &session] {
         check_card_name(options->card.name);

@@ -13,6 +13,7 @@
 #include <new>
 
 #include "verbs/complain.h"
+#include "verbs/location.h"
 
 namespace rdmalab::verbs {
 
@@ -31,15 +32,13 @@ int ReceivedFds::take(int index) {
 
 int Connection::open(const char* path, int timeout_s) {
     sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::size_t length = strlen(path);
-    if (length >= sizeof address.sun_path) return ENAMETOOLONG;
-    memcpy(address.sun_path, path, length);
+    if (strlen(path) >= sizeof address.sun_path) return ENAMETOOLONG;
+    const socklen_t length = make_address(path, address);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd < 0) return errno;
     int status = 0;
     do {
-        status = connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address);
+        status = connect(fd, reinterpret_cast<sockaddr*>(&address), length);
     } while (status != 0 && errno == EINTR);
     if (status != 0) {
         status = errno;

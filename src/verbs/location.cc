@@ -2,7 +2,10 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
+
+#include "card/socket_abi.h"
 
 namespace rdmalab::verbs {
 
@@ -19,7 +22,32 @@ void print_path(SocketLocation& out, const char* format, Args... args) {
     out.is_too_long = length < 0 || static_cast<std::size_t>(length) >= sizeof out.path;
 }
 
+// An abstract name belongs to whoever binds it first: only the card of root or of this user is one.
+bool namespace_has_card(const char* path) {
+    sockaddr_un address{};
+    const socklen_t length = make_address(path, address);
+    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (fd < 0) return false;
+    ucred peer{};
+    socklen_t peer_length = sizeof peer;
+    const bool is_card = connect(fd, reinterpret_cast<sockaddr*>(&address), length) == 0 &&
+                         getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_length) == 0 &&
+                         (peer.uid == 0 || peer.uid == geteuid());
+    close(fd);
+    return is_card;
+}
+
 }  // namespace
+
+socklen_t make_address(const char* path, sockaddr_un& out) {
+    out = {};
+    out.sun_family = AF_UNIX;
+    const std::size_t length = strnlen(path, sizeof out.sun_path);
+    memcpy(out.sun_path, path, length);
+    if (path[0] != '@') return sizeof out;
+    out.sun_path[0] = '\0';
+    return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length);
+}
 
 SocketLocation locate_card() {
     SocketLocation out;
@@ -30,7 +58,11 @@ SocketLocation locate_card() {
     }
     const char* card = environment("RDMALAB_CARD");
     out.is_named = card != nullptr;
-    if (card == nullptr) card = "default";
+    if (card == nullptr) {
+        print_path(out, "@%s", abi::kAbstractSocket);
+        if (namespace_has_card(out.path)) return out;
+        card = "default";
+    }
     if (const char* folder = environment("RDMALAB_RUNTIME_DIR")) {
         print_path(out, "%s/%s.sock", folder, card);
     } else if (const char* user_folder = environment("XDG_RUNTIME_DIR")) {

@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import unittest
@@ -49,6 +50,11 @@ def namespaces():
     return sorted(os.listdir(NETNS_FOLDER)) if os.path.isdir(NETNS_FOLDER) else []
 
 
+def names_of_files():
+    """Namespaces that have files of their own."""
+    return os.listdir("/etc/netns") if os.path.isdir("/etc/netns") else []
+
+
 def ip(*words, check=True):
     done = subprocess.run(["ip", *map(str, words)], capture_output=True, text=True)
     if check and done.returncode != 0:
@@ -61,6 +67,10 @@ def remove_those_of_dead_tests():
         owner = re.fullmatch(rf"{PREFIX}-(\d+)-.*", name)
         if owner and not is_alive(int(owner.group(1))):
             ip("netns", "del", name, check=False)
+    for name in names_of_files():
+        owner = re.fullmatch(rf"{PREFIX}-(\d+)-.*", name)
+        if owner and not is_alive(int(owner.group(1))):
+            shutil.rmtree(os.path.join("/etc/netns", name), ignore_errors=True)
 
 
 def loopback_topology(rename, folder):
@@ -118,6 +128,7 @@ class NetnsCard(Card):
         mine = [name for name in namespaces() if name.startswith(f"{PREFIX}-{os.getpid()}-{self.mark}-")]
         if not self.own_names:
             mine += [name for name in namespaces() if name in ("ns0", "ns0_1", "ns1")]
+        mine += [name for name in names_of_files() if name.startswith(f"{PREFIX}-{os.getpid()}-{self.mark}-")]
         if mine:
             raise Failure(f"namespaces were left behind: {mine}")
 

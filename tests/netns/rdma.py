@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -71,6 +72,48 @@ class Visibility(unittest.TestCase):
         with NetnsCard() as card:
             done = card.run_at(CLIENT, "sh", "-c", "ls /dev/infiniband")
             self.assertEqual(done.stdout.split(), [f"uverbs{i}" for i in range(5)])
+
+
+@needs_namespaces
+class FromAnyShell(unittest.TestCase):
+    """Programs that ip-netns(8) starts need no launcher: not its environment, not the folder of the card."""
+
+    BARE = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+
+    def test_programs_find_the_devices_of_their_namespace(self):
+        with NetnsCard(mark="a") as one, NetnsCard(mark="b"):
+            for device in PLACES:
+                self.assertEqual(devices_in(one.at(device, "ibv_devices", env=self.BARE).stdout), [device])
+
+    def test_programs_connect(self):
+        with NetnsCard() as card:
+            words = ["-v", "-V", "-C", "50", "-a", SERVER_IP]
+            server = subprocess.Popen(card.inside(SERVER, "rping", "-s", *words), env=self.BARE, stdout=subprocess.PIPE)
+            try:
+                wait_until(lambda: card.objects()["attached"] > 0, 5)
+                done = card.at(CLIENT, "rping", "-c", *words, env=self.BARE)
+                self.assertEqual(done.stdout.count("ping data:"), 50)
+                self.assertEqual(server.wait(20), 0)
+            finally:
+                server.kill()
+                server.communicate()
+
+    def test_files_of_the_user_stay_and_ours_go(self):
+        with NetnsCard() as card:
+            folder = f"/etc/netns/{card.netns('ns0')}"
+            self.assertEqual(os.listdir(folder), ["ld.so.cache"])
+            card.rdmalab("down", "--name", card.name)
+            self.assertFalse(os.path.exists(folder))
+            os.makedirs(folder)
+            self.addCleanup(subprocess.run, ["rm", "-rf", folder])
+            for file in ("ld.so.cache", "hosts"):
+                shutil.copy(f"/etc/{file}", folder)
+            card.up()
+            self.assertEqual(devices_in(card.at(CLIENT, "ibv_devices", env=self.BARE).stdout), [CLIENT])
+            self.assertEqual(devices_in(card.at(SERVER, "ibv_devices", env=self.BARE, check=False).stdout), [])
+            self.assertEqual(devices_in(card.run_at(SERVER, "ibv_devices").stdout), [SERVER])
+            card.rdmalab("down", "--name", card.name)
+            self.assertEqual(sorted(os.listdir(folder)), ["hosts", "ld.so.cache"])
 
 
 @needs_namespaces

@@ -7,12 +7,13 @@ import os
 import re
 import subprocess
 import sys
+import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import netns_kit
-from harness import costs, main, wait_until
+from harness import costs, cpu_seconds, main, wait_until
 from netns_kit import MAC_OF, PLACES, NetnsCard, needs_namespaces
 
 SERVER, CLIENT, NEIGHBOUR = "mlx5_2", "mlx5_3", "mlx5_4"
@@ -169,6 +170,33 @@ class Ping(unittest.TestCase):
 
 
 @needs_namespaces
+class Trouble(unittest.TestCase):
+    def test_an_interface_that_is_down_drops_and_counts(self):
+        with NetnsCard() as card:
+            self.assertEqual(ping(card, CLIENT, SERVER_IP, 1)[0], 1)
+            card.at(SERVER, "ip", "link", "set", PLACES[SERVER][1], "down")
+            before = card.counters()["functions"][SERVER]["netdev_rx_dropped"]
+            card.at(CLIENT, "ping", "-c", 2, "-i", 0.1, "-W", 1, SERVER_IP, check=False)
+            self.assertGreaterEqual(card.counters()["functions"][SERVER]["netdev_rx_dropped"] - before, 2)
+            card.at(SERVER, "ip", "link", "set", PLACES[SERVER][1], "up")
+            self.assertEqual(ping(card, CLIENT, SERVER_IP, 1)[0], 1)
+
+    def test_an_interface_that_is_deleted_leaves_the_card_at_rest(self):
+        with NetnsCard() as card:
+            card.at(SERVER, "ip", "link", "del", PLACES[SERVER][1])
+            self.assertEqual(ping(card, CLIENT, NEIGHBOUR_IP, 3)[0], 3)
+            before = cpu_seconds(card.pid)
+            time.sleep(2)
+            self.assertLess(cpu_seconds(card.pid) - before, 0.5)
+            self.assertIn(SERVER, card.run_at(SERVER, "ibv_devices").stdout)
+
+    def test_a_namespace_that_is_deleted_changes_nothing_for_others(self):
+        with NetnsCard() as card:
+            netns_kit.ip("netns", "del", card.netns_of(SERVER))
+            self.assertEqual(ping(card, CLIENT, NEIGHBOUR_IP, 3)[0], 3)
+
+
+@needs_namespaces
 class Datagrams(unittest.TestCase):
     RECEIVER = """
 import socket
@@ -237,6 +265,27 @@ class Tcp(unittest.TestCase):
             received = done["end"]["sum_received"]["bits_per_second"]
             self.assertLess(received, 205e6)
             self.assertGreater(received, 100e6)
+
+
+@needs_namespaces
+class OwnedSwitches(unittest.TestCase):
+    """Programs own the switches of both PFs: what the kernel sends goes through their pipes like RDMA."""
+
+    def own(self, card, side):
+        owner = card.start(netns_kit.harness.tool("flow_owner"), side)
+        self.assertTrue(wait_until(lambda: "ready" in owner.stdout or not owner.running(), 20))
+        self.assertTrue(owner.running(), owner.report(side))
+        return owner
+
+    def test_ping_goes_through_their_pipes(self):
+        with NetnsCard() as card:
+            owners = [self.own(card, side) for side in ("egress", "ingress")]
+            self.assertEqual(ping(card, CLIENT, SERVER_IP, 20)[0], 20)
+            counted = lambda: re.findall(r"path0=(\d+) path1=(\d+)", owners[1].stdout)  # noqa: E731
+            self.assertTrue(wait_until(lambda: counted() and sum(map(int, counted()[-1])) >= 20, 10), owners[1].stdout)
+            for owner in owners:
+                owner.kill_group()
+            self.assertTrue(wait_until(lambda: ping(card, CLIENT, NEIGHBOUR_IP, 3, check=False)[0] == 3, 10))
 
 
 @needs_namespaces

@@ -63,8 +63,10 @@
 //
 // Runtime folder of cards: $RDMALAB_RUNTIME_DIR, else $XDG_RUNTIME_DIR/rdmalab, else /run/rdmalab
 // for root, else /tmp/rdmalab-UID. Mode 0700. Card N listens on <folder>/N.sock and holds a lock on
-// <folder>/N.lock. The drop-in finds its card by $RDMALAB_SOCKET (a path), else
-// <folder>/$RDMALAB_CARD.sock, else <folder>/default.sock.
+// <folder>/N.lock. In each network namespace that it made it also listens on the abstract socket
+// abi::kAbstractSocket. The drop-in finds its card by $RDMALAB_SOCKET (a path, or '@' and an
+// abstract name), else <folder>/$RDMALAB_CARD.sock, else the abstract socket, if it is there and
+// its owner is root or this user, else <folder>/default.sock.
 #pragma once
 
 #include <sys/types.h>

@@ -12,22 +12,9 @@ namespace rdmalab::card::host {
 Result<std::unique_ptr<Daemon>> Daemon::start(const Options& options) {
     std::unique_ptr<Daemon> daemon(new Daemon());
     if (Status opened = daemon->open_descriptors(options); !opened) return opened.error();
-    if (options.netns) {
-        auto network = Network::create(options.config, options.folder);
-        if (!network.ok()) return network.error();
-        daemon->network_ = std::move(*network);
-    } else {
-        const std::string record = Namespaces::record_of(options.folder, options.config.name);
-        if (Status clean = Namespaces::remove_recorded(record); !clean) return clean.error();
-    }
+    if (Status opened = daemon->open_network(options); !opened) return opened.error();
     daemon->assemble(options);
-    if (daemon->network_) {
-        Status started = daemon->network_->start(*daemon->card_, daemon->poller_, daemon->memory_);
-        if (!started) return started.error();
-    }
-    if (Status serving = daemon->server_->serve(daemon->socket_->listener()); !serving) {
-        return serving.error();
-    }
+    if (Status begun = daemon->begin(); !begun) return begun.error();
     return daemon;
 }
 
@@ -53,6 +40,17 @@ Status Daemon::open_descriptors(const Options& options) {
     return {};
 }
 
+Status Daemon::open_network(const Options& options) {
+    if (!options.netns) {
+        return Namespaces::remove_recorded(
+            Namespaces::record_of(options.folder, options.config.name));
+    }
+    auto network = Network::create(options.config, options.folder, options.libraries);
+    if (!network.ok()) return network.error();
+    network_ = std::move(*network);
+    return {};
+}
+
 void Daemon::assemble(const Options& options) {
     attachments_ = std::make_unique<Attachments>(poller_, memory_);
     card_ = std::make_unique<Card>(options.config, *attachments_, memory_);
@@ -72,6 +70,16 @@ void Daemon::assemble(const Options& options) {
                                                      *congestion_, poller_, page_->fd(),
                                                      bell_.value(), network_.get()});
     admin_->set_clients(server_.get());
+}
+
+Status Daemon::begin() {
+    if (network_) {
+        if (Status started = network_->start(*card_, poller_, memory_); !started) return started;
+        for (const UniqueFd& listener : network_->listeners()) {
+            if (Status serving = server_->serve(listener.value()); !serving) return serving;
+        }
+    }
+    return server_->serve(socket_->listener());
 }
 
 Status Daemon::handle_signals() {

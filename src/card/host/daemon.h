@@ -25,6 +25,8 @@ public:
         std::string folder;    // runtime folder
         bool may_spin = true;
         bool netns = false;  // namespaces and network interfaces, which need root
+        // Folder of those that programs in the namespaces find first; empty: none.
+        std::string libraries{};
     };
 
     // When it returns, clients can connect; they are served by run().
@@ -43,7 +45,9 @@ public:
 private:
     Daemon() = default;
     Status open_descriptors(const Options& options);
+    Status open_network(const Options& options);
     void assemble(const Options& options);
+    Status begin();
 
     // In the order of their making; each uses those above it.
     std::unique_ptr<CardSocket> socket_;

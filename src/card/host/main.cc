@@ -28,7 +28,7 @@ struct CommandLine {
     std::string name = "default";
     std::optional<std::uint64_t> seed;
     int ready_fd = -1;
-    std::string log;
+    std::string log, libraries;
     bool realtime = false, computed_icrc = false, netns = false, clean_up = false;
 };
 
@@ -48,6 +48,8 @@ void define(CLI::App& app, CommandLine& out) {
     app.add_flag("--netns", out.netns,
                  "Make the topology's network namespaces, with an interface for each function that "
                  "has one (needs root)");
+    app.add_option("--libraries", out.libraries,
+                   "Folder of libraries that programs in these namespaces find before others");
     app.add_flag("--clean-up", out.clean_up,
                  "Remove what a killed card of this name left behind, and end");
     app.add_flag("--computed-icrc", out.computed_icrc,
@@ -105,8 +107,8 @@ int serve(const CommandLine& options, CardConfig config) {
     } else {
         prefer_short_slices();
     }
-    auto daemon = Daemon::start(
-        {std::move(config), options.topology, runtime_folder(), !options.realtime, options.netns});
+    auto daemon = Daemon::start({std::move(config), options.topology, runtime_folder(),
+                                 !options.realtime, options.netns, options.libraries});
     if (!daemon.ok()) return complain(exit_code_of(daemon.error()), daemon.error().text);
     if (Status signals = (*daemon)->handle_signals(); !signals) {
         return complain(kExitSystem, signals.error().text);

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
@@ -25,7 +26,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr char kFolder[] = "/run/netns";  // of iproute2
+constexpr char kFolder[] = "/run/netns";      // of iproute2, as the next one
+constexpr char kFileFolder[] = "/etc/netns";  // a folder per namespace
 
 std::string path_of(const std::string& name) { return fmt::format("{}/{}", kFolder, name); }
 
@@ -89,6 +91,14 @@ bool exists(const std::string& name) {
     return ::lstat(path_of(name).c_str(), &facts) == 0;
 }
 
+// In reverse order: a folder goes when it is empty then.
+void remove_paths(const std::vector<std::string>& paths) {
+    std::error_code ignored;
+    for (auto path = paths.rbegin(); path != paths.rend(); ++path) {
+        std::filesystem::remove(*path, ignored);
+    }
+}
+
 // A namespace of that name which is not the one of the cookie stays.
 Status remove_if_ours(const std::string& name, std::uint64_t cookie) {
     if (!exists(name)) return {};
@@ -99,6 +109,20 @@ Status remove_if_ours(const std::string& name, std::uint64_t cookie) {
     Status removed = ip({"netns", "del", name});
     if (!removed) spdlog::warn("cannot remove namespace {}: {}", name, removed.error().text);
     return removed;
+}
+
+// Throws Json::exception when it is no record. Files outlive the machine's next start, namespaces
+// do not.
+Status remove_all_of(const Json& record) {
+    const bool is_of_now = record.at("boot") == boot_id();
+    for (const Json& made : record.at("namespaces")) {
+        remove_paths(made.at("paths").get<std::vector<std::string>>());
+        if (!is_of_now) continue;
+        Status removed = remove_if_ours(made.at("name").get<std::string>(),
+                                        made.at("cookie").get<std::uint64_t>());
+        if (!removed) return removed;
+    }
+    return {};
 }
 
 }  // namespace
@@ -116,14 +140,12 @@ std::string Namespaces::record_of(const std::string& folder, const std::string& 
 Status Namespaces::remove_recorded(const std::string& record) {
     std::ifstream file(record);
     if (!file) return {};
-    const Json json = Json::parse(file, nullptr, false);
-    // A record of before the last start of the machine, or one that was cut off, lists nothing.
-    if (json.is_object() && json.value("boot", "") == boot_id()) {
-        for (const Json& made : json.value("namespaces", Json::array())) {
-            Status removed =
-                remove_if_ours(made.value("name", ""), made.value("cookie", std::uint64_t{0}));
-            if (!removed) return removed;
-        }
+    try {
+        if (Status removed = remove_all_of(Json::parse(file)); !removed) return removed;
+    } catch (const Json::exception& error) {
+        return Error{EBADMSG, fmt::format("{}: expected a record of network namespaces, found "
+                                          "something else ({}); it can be removed by hand",
+                                          record, error.what())};
     }
     if (::unlink(record.c_str()) != 0) return system_error(fmt::format("cannot remove {}", record));
     return {};
@@ -138,7 +160,10 @@ Result<std::unique_ptr<Namespaces>> Namespaces::open(const std::string& record) 
 
 Namespaces::~Namespaces() {
     bool all = true;
-    for (const Made& made : made_) all &= remove_if_ours(made.name, made.cookie).ok();
+    for (const Made& made : made_) {
+        remove_paths(made.paths);
+        all &= remove_if_ours(made.name, made.cookie).ok();
+    }
     if (all) ::unlink(record_.c_str());
 }
 
@@ -151,7 +176,7 @@ Status Namespaces::make(const std::string& name, const std::function<Status()>& 
                                  name, name)};
     }
     if (Status entered = enter_new(); !entered) return entered;
-    made_.push_back({name, cookie_here(), {}, open_namespace("/proc/thread-self/ns/net")});
+    made_.push_back({name, cookie_here(), {}, open_namespace("/proc/thread-self/ns/net"), {}});
     made_.back().id = id_of(made_.back().handle.value());
     Status done = write_record();
     const bool is_recorded = done.ok();
@@ -163,6 +188,33 @@ Status Namespaces::make(const std::string& name, const std::function<Status()>& 
         forget_last();
     }
     return done;
+}
+
+Status Namespaces::place_file(const std::string& name, const std::string& file,
+                              std::string_view content) {
+    const auto made =
+        std::find_if(made_.begin(), made_.end(), [&](const Made& one) { return one.name == name; });
+    if (made == made_.end()) return Error{ENOENT, "no namespace of this card is named " + name};
+    const std::string folder = fmt::format("{}/{}", kFileFolder, name);
+    const std::string path = fmt::format("{}/{}", folder, file);
+    for (const std::string& one : {std::string(kFileFolder), folder}) {
+        if (Status ready = make_folder(*made, one); !ready) return ready;
+    }
+    if (std::filesystem::exists(path)) return Error{EEXIST, path + " exists already"};
+    made->paths.push_back(path);
+    if (Status written = write_record(); !written) return written;
+    std::ofstream out(path, std::ios::binary);
+    out << content;
+    out.close();
+    return out ? Status() : system_error(fmt::format("cannot write {}", path));
+}
+
+Status Namespaces::make_folder(Made& made, const std::string& folder) {
+    if (std::filesystem::is_directory(folder)) return {};
+    made.paths.push_back(folder);
+    if (Status written = write_record(); !written) return written;
+    if (::mkdir(folder.c_str(), 0755) == 0) return {};
+    return system_error(fmt::format("cannot make {}", folder));
 }
 
 Status Namespaces::enter_new() {
@@ -189,7 +241,8 @@ void Namespaces::forget_last() {
 Status Namespaces::write_record() const {
     Json json = {{"boot", boot_id()}, {"namespaces", Json::array()}};
     for (const Made& made : made_) {
-        json["namespaces"].push_back({{"name", made.name}, {"cookie", made.cookie}});
+        json["namespaces"].push_back(
+            {{"name", made.name}, {"cookie", made.cookie}, {"paths", made.paths}});
     }
     const std::string fresh = record_ + ".new";
     std::ofstream file(fresh);

@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -41,6 +42,10 @@ public:
     // when the name is taken. After an error nothing of the namespace is left.
     Status make(const std::string& name, const std::function<Status()>& furnish);
 
+    // Gives programs that ip-netns(8) starts in a namespace of these another /etc/FILE. EEXIST when
+    // it is given already: /etc/netns/NAME may be the user's.
+    Status place_file(const std::string& name, const std::string& file, std::string_view content);
+
     // Empty when it is none of these.
     std::string name_of(const NamespaceId& id) const;
 
@@ -53,13 +58,15 @@ private:
         std::string name;
         std::uint64_t cookie;
         NamespaceId id;
-        UniqueFd handle;  // keeps the namespace, and so its id
+        UniqueFd handle;                 // keeps the namespace, and so its id
+        std::vector<std::string> paths;  // files and folders, in the order of their making
     };
     Namespaces(std::string record, UniqueFd home)
         : record_(std::move(record)), home_(std::move(home)) {}
     Status enter_new();
     Status leave();
     Status write_record() const;
+    Status make_folder(Made& made, const std::string& folder);
     void forget_last();
 
     std::string record_;

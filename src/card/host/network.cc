@@ -1,19 +1,26 @@
 #include "card/host/network.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
-#include <set>
+#include <cstddef>
+#include <fstream>
+#include <iterator>
 
 #include "card/host/clock.h"
 #include "card/host/subprocess.h"
+#include "card/socket_abi.h"
 
 namespace rdmalab::card::host {
 namespace {
 
 // Frames of one interface that are handed on before the card does other work.
 constexpr int kBatchFrames = 64;
+constexpr int kBacklog = 256;
 constexpr std::size_t kFrameMax = 65'536 + 64;
 // How long the card looks out for the next frame after one.
 constexpr Duration kBusyTime = microseconds(200);
@@ -41,6 +48,20 @@ std::string commands_for(const FunctionConfig& function, std::uint32_t mtu) {
     return text;
 }
 
+// A cache of the dynamic linker (ld.so(8)) as of this machine, but with `libraries` first.
+Result<std::string> linker_cache(const std::string& libraries, const std::string& folder) {
+    const std::string settings = folder + "/ld.so.conf.new", cache = folder + "/ld.so.cache.new";
+    std::ofstream(settings) << libraries << '\n'
+                            << std::ifstream("/etc/ld.so.conf").rdbuf() << '\n';
+    Status done = run_program({"/sbin/ldconfig", "-X", "-f", settings, "-C", cache});
+    std::ifstream file(cache, std::ios::binary);
+    std::string content{std::istreambuf_iterator<char>(file), {}};
+    ::unlink(settings.c_str());
+    ::unlink(cache.c_str());
+    if (!done) return done.error();
+    return content;
+}
+
 }  // namespace
 
 Network::Network(const CardConfig& config)
@@ -50,7 +71,8 @@ Network::Network(const CardConfig& config)
       buffer_(kFrameMax) {}
 
 Result<std::unique_ptr<Network>> Network::create(const CardConfig& config,
-                                                 const std::string& folder) {
+                                                 const std::string& folder,
+                                                 const std::string& libraries) {
     std::unique_ptr<Network> network(new Network(config));
     auto namespaces = Namespaces::open(Namespaces::record_of(folder, config.name));
     if (!namespaces.ok()) return namespaces.error();
@@ -62,6 +84,7 @@ Result<std::unique_ptr<Network>> Network::create(const CardConfig& config,
         const auto furnish = [&] { return network->furnish(netns); };
         if (Status made = network->namespaces_->make(netns, furnish); !made) return made.error();
     }
+    if (!libraries.empty()) network->show_libraries(names, folder, libraries);
     return network;
 }
 
@@ -79,9 +102,41 @@ Status Network::furnish(const std::string& netns) {
         commands += commands_for(function, config_.netdev_mtu);
     }
     Status done = run_program({"ip", "-batch", "-"}, commands);
-    if (done) return {};
+    if (done) return listen();
     return Error{done.code(),
                  fmt::format("cannot set up network namespace {}: {}", netns, done.error().text)};
+}
+
+// Within the namespace. Its programs find the card by this socket, whatever their environment says
+// about users and folders.
+Status Network::listen() {
+    UniqueFd listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    constexpr std::string_view kName = abi::kAbstractSocket;
+    kName.copy(address.sun_path + 1, kName.size());
+    const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + kName.size());
+    if (!listener ||
+        ::bind(listener.value(), reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
+        ::listen(listener.value(), kBacklog) != 0) {
+        return system_error("cannot listen in the network namespace");
+    }
+    listeners_.push_back(std::move(listener));
+    return {};
+}
+
+// ip-netns(8) shows the files of /etc/netns/NAME in place of those in /etc. With a cache of the
+// dynamic linker there that has our libraries first, unmodified programs need no environment. It is
+// a convenience: without it `rdmalab run` serves them.
+void Network::show_libraries(const std::set<std::string>& namespaces, const std::string& folder,
+                             const std::string& libraries) {
+    const auto cache = linker_cache(libraries, folder);
+    if (!cache.ok()) return spdlog::warn("programs need 'rdmalab run': {}", cache.error().text);
+    for (const std::string& name : namespaces) {
+        if (Status placed = namespaces_->place_file(name, "ld.so.cache", *cache); !placed) {
+            spdlog::warn("programs in {} need 'rdmalab run': {}", name, placed.error().text);
+        }
+    }
 }
 
 Status Network::start(Card& card, Poller& poller, transport::MemoryPort& memory) {
@@ -120,8 +175,21 @@ bool Network::receive(Netdev& netdev) {
             ++netdev.counters.malformed;
         }
     }
+    if (netdev.tap.is_gone()) forget(netdev);
     if (count > 0) last_frame_ = now;
     return count > 0;
+}
+
+// A descriptor without its interface would report an error for ever.
+void Network::forget(Netdev& netdev) {
+    if (netdev.watch == Poller::kNone) return;
+    poller_->remove(netdev.watch);
+    netdev.watch = Poller::kNone;
+    const FunctionConfig& function = config_.functions[netdev.function];
+    spdlog::warn(
+        "network interface {} in {} has been deleted; it comes back with the card's next "
+        "start",
+        function.netdev, function.netns);
 }
 
 bool Network::poll() {

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,8 +31,11 @@ public:
     };
 
     // Makes namespaces and interfaces, and removes first what a dead card of this name left.
+    // `folder`: the runtime folder. Programs that ip-netns(8) starts in the namespaces find
+    // `libraries` before those of the system, unless it is empty.
     static Result<std::unique_ptr<Network>> create(const CardConfig& config,
-                                                   const std::string& folder);
+                                                   const std::string& folder,
+                                                   const std::string& libraries);
     ~Network();
 
     // From here on frames flow. `card`, `poller` and `memory` outlive the interfaces.
@@ -42,6 +46,9 @@ public:
     bool poll();
     // A frame went through an interface not long ago: more are likely to follow.
     bool is_busy(Instant now) const;
+
+    // Where the card listens within each namespace (abi::kAbstractSocket).
+    const std::vector<UniqueFd>& listeners() const { return listeners_; }
 
     // HostPort::deliver_to_netdev.
     bool deliver(std::uint32_t function, const wire::Frame& frame);
@@ -64,13 +71,18 @@ private:
     };
     explicit Network(const CardConfig& config);
     Status furnish(const std::string& netns);
+    Status listen();
+    void show_libraries(const std::set<std::string>& namespaces, const std::string& folder,
+                        const std::string& libraries);
     bool receive(Netdev& netdev);
+    void forget(Netdev& netdev);
     std::uint64_t devices_in(const std::string& netns) const;
 
     const CardConfig config_;
     NamespaceId home_;
     std::unique_ptr<Namespaces> namespaces_;
     std::vector<std::unique_ptr<Netdev>> netdevs_;  // by function; null: it has none
+    std::vector<UniqueFd> listeners_;
     std::vector<std::byte> buffer_;
     Instant last_frame_{0};
     Card* card_ = nullptr;

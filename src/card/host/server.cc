@@ -97,20 +97,20 @@ Server::Server(const Parts& parts) : parts_(parts), received_(abi::kMessageMax) 
 Server::~Server() { close_all(); }
 
 Status Server::serve(int listener) {
-    listener_ = listener;
-    listener_watch_ =
-        parts_.poller.add(listener, EPOLLIN, [this](std::uint32_t) { accept_clients(); });
-    if (listener_watch_ == Poller::kNone) return system_error("cannot watch the card's socket");
+    const Poller::Token watch = parts_.poller.add(
+        listener, EPOLLIN, [this, listener](std::uint32_t) { accept_clients(listener); });
+    if (watch == Poller::kNone) return system_error("cannot watch the card's socket");
+    listener_watches_.push_back(watch);
     return {};
 }
 
-void Server::accept_clients() {
+void Server::accept_clients(int listener) {
     while (true) {
-        UniqueFd socket(::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        UniqueFd socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (socket) {
             adopt(std::move(socket));
         } else if (errno == EMFILE || errno == ENFILE) {
-            refuse_without_descriptors();
+            refuse_without_descriptors(listener);
             return;
         } else if (errno != EINTR && errno != ECONNABORTED) {
             return;
@@ -119,9 +119,9 @@ void Server::accept_clients() {
 }
 
 // Gives up the reserve for the answer. Nothing is left pending, so the loop does not spin.
-void Server::refuse_without_descriptors() {
+void Server::refuse_without_descriptors(int listener) {
     reserve_.reset();
-    const UniqueFd socket(::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    const UniqueFd socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (socket) {
         spdlog::warn("a client was refused: no descriptors left (ulimit -n)");
         send(socket.value(), failure(EMFILE, "the card has no descriptors left (ulimit -n)"));
@@ -215,8 +215,8 @@ void Server::settle() {
 }
 
 void Server::close_all() {
-    parts_.poller.remove(listener_watch_);
-    listener_watch_ = Poller::kNone;
+    for (const Poller::Token watch : listener_watches_) parts_.poller.remove(watch);
+    listener_watches_.clear();
     while (!connections_.empty()) close(connections_.begin()->first);
 }
 

@@ -40,7 +40,7 @@ public:
     Server(const Server&) = delete;
     Server& operator=(const Server&) = delete;
 
-    // Serves the clients of a listening socket, which stays the caller's.
+    // Serves the clients of a listening socket, which stays the caller's. There may be several.
     Status serve(int listener);
     // Takes over one connected socket.
     void adopt(UniqueFd socket);
@@ -81,8 +81,8 @@ private:
         bool close = false;
     };
 
-    void accept_clients();
-    void refuse_without_descriptors();
+    void accept_clients(int listener);
+    void refuse_without_descriptors(int listener);
     void welcome(Connection& connection);
     std::uint64_t visible_to(const Peer& peer) const;
     Error check_device(const Connection& connection, std::uint32_t device) const;
@@ -109,8 +109,7 @@ private:
     static bool send(int socket, const Reply& reply);
 
     Parts parts_;
-    int listener_ = -1;
-    Poller::Token listener_watch_ = Poller::kNone;
+    std::vector<Poller::Token> listener_watches_;
     UniqueFd reserve_;  // given up for a moment to answer a client when descriptors have run out
     std::uint64_t next_id_ = 1;
     std::unordered_map<std::uint64_t, std::unique_ptr<Connection>> connections_;

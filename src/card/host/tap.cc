@@ -41,7 +41,9 @@ Result<Tap> Tap::create(const std::string& name) {
 
 std::size_t Tap::read(ByteSpan out) {
     const ssize_t length = ::read(fd_.value(), out.data(), out.size());
-    return length > 0 ? static_cast<std::size_t>(length) : 0;
+    if (length > 0) return static_cast<std::size_t>(length);
+    is_gone_ = length < 0 && errno == EBADFD;
+    return 0;
 }
 
 bool Tap::write(const wire::Frame& frame, transport::MemoryPort& memory) {

@@ -21,6 +21,8 @@ public:
     int fd() const { return fd_.value(); }
     // The next frame that the kernel sends, without FCS; 0: none is waiting. Never blocks.
     std::size_t read(ByteSpan out);
+    // A read has found that somebody has deleted the interface.
+    bool is_gone() const { return is_gone_; }
     // False when the kernel does not take the frame: it is down, or short of memory. A payload that
     // lies in another process is read through `memory`.
     bool write(const wire::Frame& frame, transport::MemoryPort& memory);
@@ -29,6 +31,7 @@ private:
     explicit Tap(UniqueFd fd) : fd_(std::move(fd)) {}
 
     UniqueFd fd_;
+    bool is_gone_ = false;
 };
 
 }  // namespace rdmalab::card::host

@@ -105,7 +105,7 @@ class FromAnyShell(unittest.TestCase):
             card.rdmalab("down", "--name", card.name)
             self.assertFalse(os.path.exists(folder))
             os.makedirs(folder)
-            self.addCleanup(subprocess.run, ["rm", "-rf", folder])
+            self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
             for file in ("ld.so.cache", "hosts"):
                 shutil.copy(f"/etc/{file}", folder)
             card.up()
@@ -114,6 +114,7 @@ class FromAnyShell(unittest.TestCase):
             self.assertEqual(devices_in(card.run_at(SERVER, "ibv_devices").stdout), [SERVER])
             card.rdmalab("down", "--name", card.name)
             self.assertEqual(sorted(os.listdir(folder)), ["hosts", "ld.so.cache"])
+            shutil.rmtree(folder)
 
 
 @needs_namespaces

@@ -1,7 +1,7 @@
 # What `cmake --install` puts where, and the target `uninstall` that takes it away again. The
 # drop-in libraries have their rules where they are made (src/verbs).
 
-foreach(program rdmalab rdmalab-card flow_steer pcc)
+foreach(program rdmalab rdmalab-card rdma_perftest flow_steer pcc)
   if(TARGET ${program})
     install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   endif()
@@ -56,6 +56,24 @@ foreach(program flow_steer pcc)
     install(FILES ${folder}/${program}.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
   endif()
 endforeach()
+
+if(TARGET rdma_perftest)
+  # Scripts that were written for the other name find it.
+  install(FILES ${CMAKE_BINARY_DIR}/bin/doca_perftest DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(FILES ${CMAKE_SOURCE_DIR}/src/perftest/report.schema.json DESTINATION ${CMAKE_INSTALL_DATADIR}/rdmalab)
+  install(FILES ${CMAKE_SOURCE_DIR}/docs/perftest.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+  set(completions ${CMAKE_BINARY_DIR}/completions)
+  add_custom_command(
+    OUTPUT ${completions}/rdma_perftest ${completions}/_rdma_perftest ${completions}/rdma_perftest.fish
+    COMMAND rdma_perftest --completion bash > ${completions}/rdma_perftest
+    COMMAND rdma_perftest --completion zsh > ${completions}/_rdma_perftest
+    COMMAND rdma_perftest --completion fish > ${completions}/rdma_perftest.fish
+    DEPENDS rdma_perftest VERBATIM)
+  add_custom_target(perftest_completions ALL DEPENDS ${completions}/rdma_perftest)
+  install(FILES ${completions}/rdma_perftest DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  install(FILES ${completions}/_rdma_perftest DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+  install(FILES ${completions}/rdma_perftest.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+endif()
 
 configure_file(${CMAKE_SOURCE_DIR}/cmake/uninstall.cmake.in ${CMAKE_BINARY_DIR}/uninstall.cmake @ONLY)
 add_custom_target(uninstall COMMAND ${CMAKE_COMMAND} -P ${CMAKE_BINARY_DIR}/uninstall.cmake)

@@ -1,0 +1,61 @@
+// rdma_perftest: an RDMA benchmark for two hosts.
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "perftest/client.h"
+#include "perftest/device.h"
+#include "perftest/failure.h"
+#include "perftest/options.h"
+#include "perftest/quantity.h"
+#include "perftest/require.h"
+#include "perftest/server.h"
+
+namespace rdmalab::perftest {
+namespace {
+
+int report_errors(const CommandLine& command, const std::vector<std::string>& errors) {
+    for (const std::string& error : errors) {
+        fmt::print(stderr, "{}: {}\n", command.program, error);
+    }
+    fmt::print(stderr, "see '{} --help'\n", command.program);
+    return kExitError;
+}
+
+int run(const char* path, const CommandLine& command) {
+    auto planned = make_plan(command.request);
+    if (auto* refusal = std::get_if<Refusal>(&planned))
+        return report_errors(command, refusal->errors);
+    const auto& plan = std::get<Planned>(planned);
+    bool is_client = command.request.contains("server");
+    try {
+        require_parts(command.request, plan);
+        if (!is_client) return run_server(path, command.request, plan);
+        return run_client(path, command.request, plan);
+    } catch (const Failure& failure) {
+        fmt::print(stderr, "{}: {}\n", command.program, failure.what());
+        if (is_client) {
+            show_failure(scenario_json(plan.plan), output_of(command.request), failure.what());
+        }
+        return kExitError;
+    }
+}
+
+}  // namespace
+}  // namespace rdmalab::perftest
+
+int main(int argc, char** argv) {
+    using namespace rdmalab::perftest;
+    try {
+        CommandLine command = read_command_line(argc, argv);
+        if (!command.errors.empty()) return report_errors(command, command.errors);
+        if (command.print) {
+            fmt::print("{}", *command.print);
+            return kExitOk;
+        }
+        return run(argv[0], command);
+    } catch (const std::exception& error) {
+        fmt::print(stderr, "rdma_perftest: {}\n", error.what());
+        return kExitError;
+    }
+}

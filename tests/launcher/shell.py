@@ -15,7 +15,7 @@ from harness import BUILD, SOURCE, Failure, main, wait_until
 from launcher_kit import LAUNCHER
 
 COMMANDS = ["up", "down", "status", "counters", "run", "link", "pcap", "flow", "demo", "completion"]
-MANUALS = ["rdmalab.1", "flow_steer.1", "pcc.1", "rdmalab-card.8", "rdmalab-topology.5"]
+MANUALS = ["rdmalab.1", "rdma_perftest.1", "flow_steer.1", "pcc.1", "rdmalab-card.8", "rdmalab-topology.5"]
 
 
 def options_in_help(text):
@@ -207,6 +207,8 @@ class Installation(launcher_kit.LauncherTest):
     def test_everything_is_there(self):
         for path in (
             "bin/flow_steer", "bin/doca_flow_steer", "bin/pcc", "bin/doca_pcc", "lib/rdmalab/pcc/pure_ecn.so",
+            "bin/rdma_perftest", "bin/doca_perftest", "share/man/man1/rdma_perftest.1", "share/rdmalab/report.schema.json",
+            "share/bash-completion/completions/rdma_perftest",
             "share/man/man1/flow_steer.1", "share/man/man1/pcc.1", "share/bash-completion/completions/flow_steer",
             "bin/rdmalab", "bin/rdmalab-card", "lib/rdmalab/rdma/libibverbs.so", "lib/rdmalab/rdma/libibverbs.so.1",
             "lib/rdmalab/rdma/librdmacm.so", "lib/rdmalab/rdma/librdmacm.so.1",

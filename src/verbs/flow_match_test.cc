@@ -176,7 +176,10 @@ TEST(FlowMatch, what_is_wrong_with_the_attributes_is_einval) {
     EXPECT_TRUE(fails([](Rule& r) { r.attributes.port = 2; }));
     EXPECT_TRUE(fails([](Rule& r) { r.attributes.flags = 1; })) << "deprecated";
     EXPECT_TRUE(fails([](Rule& r) { r.attributes.flags = 8; }));
-    EXPECT_TRUE(fails([](Rule& r) { r.attributes.type = static_cast<ibv_flow_attr_type>(4); }));
+    EXPECT_TRUE(fails([](Rule& r) {
+        const std::uint32_t unknown = 4;
+        memcpy(&r.attributes.type, &unknown, sizeof unknown);
+    }));
     EXPECT_TRUE(fails([](Rule& r) { r.attributes.type = IBV_FLOW_ATTR_SNIFFER; }));
     EXPECT_TRUE(fails([](Rule& r) { r.attributes.num_of_specs = 2; })) << "more than are there";
     EXPECT_TRUE(fails([](Rule& r) { r.attributes.num_of_specs = 0; })) << "fewer than are there";

@@ -14,6 +14,7 @@ TEST(Opcode, the_table_holds_the_opcodes_of_the_five_services_and_no_reserved_on
     for (const unsigned service : {0x00u, 0xa0u})
         for (unsigned operation = 0; operation <= 0x17; ++operation)
             if (operation != 0x15) expected.insert(service + operation);
+    expected.insert({0x1d, 0xbd});  // atomic writes
     for (unsigned operation = 0; operation <= 0x0b; ++operation) expected.insert(0x20 + operation);
     std::set<unsigned> found;
     for (const OpcodeInfo* info : testing::all_opcodes()) found.insert(info->opcode);

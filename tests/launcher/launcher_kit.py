@@ -30,6 +30,8 @@ class LauncherTest(unittest.TestCase):
         self.addCleanup(self.clean_up)
 
     def clean_up(self):
+        # What a shell runs in the background of a pipe may end a moment after the shell.
+        wait_until(lambda: not processes_of(self.runtime), 2)
         left = [(pid, process_name(pid)) for pid in processes_of(self.runtime)]
         for pid, _ in left:
             os.kill(pid, signal.SIGKILL)

@@ -351,13 +351,17 @@ void Process::Impl::watch(Guard& guard, std::uint64_t& seen, Instant& since, Ins
     }
 }
 
-void Process::Impl::watch_card() {
+// Set once the card has given up this process.
+std::optional<Error> Process::Impl::verdict_of_card() {
     PccPage& page = connection.page();
     const auto state = static_cast<ProcessState>(page.state.load(std::memory_order_acquire));
-    if (state == ProcessState::kError) {
-        const auto reason = static_cast<ErrorReason>(page.error.load(std::memory_order_acquire));
-        return fail({EIO, "the card has given up the process: " + explain(reason)});
-    }
+    if (state != ProcessState::kError) return std::nullopt;
+    const auto reason = static_cast<ErrorReason>(page.error.load(std::memory_order_acquire));
+    return Error{EIO, "the card has given up the process: " + explain(reason)};
+}
+
+void Process::Impl::watch_card() {
+    if (const auto verdict = verdict_of_card()) return fail(*verdict);
     if (connection.is_gone()) return fail({ECONNRESET, "the card has ended"});
 }
 
@@ -388,7 +392,9 @@ ProcessState Process::state() const { return impl_->state(); }
 
 Error Process::error() const {
     const std::lock_guard lock(impl_->error_lock);
-    return impl_->error;
+    if (impl_->error.code != 0) return impl_->error;
+    // Who has just read the state in the shared page need not wait for the thread that watches it.
+    return impl_->is_attached ? impl_->verdict_of_card().value_or(Error{}) : Error{};
 }
 
 ProcessState Process::wait(ProcessState known, Duration timeout) {

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "pcc/host/card_connection.h"
@@ -56,6 +57,7 @@ struct Process::Impl {
     // Control thread.
     void run_control();
     void watch(Guard& guard, std::uint64_t& seen, Instant& since, Instant now);
+    std::optional<Error> verdict_of_card();
     void watch_card();
     void publish_algorithm();
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 #include "perftest/parameters.h"
 #include "perftest/quantity.h"
@@ -262,9 +263,17 @@ void check_server_values(Reader& reader) {
     }
 }
 
+// As flags have it: without an exponent.
+std::string plain_decimal(double value) {
+    std::array<char, 400> text;
+    const auto end =
+        std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);
+    return {text.data(), end.ptr};
+}
+
 std::string text_of(const Json& value) {
     if (value.is_string()) return value.get<std::string>();
-    if (value.is_number_float()) return fmt::format("{}", value.get<double>());
+    if (value.is_number_float()) return plain_decimal(value.get<double>());
     return value.dump();
 }
 

@@ -305,6 +305,12 @@ TEST(Plan, a_scenario_leads_to_the_same_plan_again) {
     EXPECT_GT(legal, 2000);
 }
 
+TEST(Plan, the_smallest_threshold_survives_the_way_to_the_server) {
+    Result<Request> request = request_of({{"bwThreshold", 1e-6}});
+    ASSERT_TRUE(request.ok()) << request.error().text;
+    EXPECT_EQ(planned(*request).plan.bw_threshold_gbps, 1e-6);
+}
+
 TEST(Plan, an_unknown_field_is_refused_with_the_nearest_name) {
     Result<Request> request = request_of({{"msgsize", 8}});
     ASSERT_FALSE(request.ok());

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/edit_distance.h"
 #include "rdmalab/commands.h"
 #include "rdmalab/failure.h"
 
@@ -43,21 +44,6 @@ const CLI::App& deepest(const CLI::App& app) {
 
 std::string full_name(const CLI::App& app) {
     return app.get_parent() == nullptr ? app.get_name() : "rdmalab " + app.get_name();
-}
-
-std::size_t edit_distance(const std::string& a, const std::string& b) {
-    std::vector<std::size_t> row(b.size() + 1);
-    for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-    for (std::size_t i = 1; i <= a.size(); ++i) {
-        std::size_t diagonal = row[0];
-        row[0] = i;
-        for (std::size_t j = 1; j <= b.size(); ++j) {
-            std::size_t change = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-            diagonal = row[j];
-            row[j] = std::min({row[j] + 1, row[j - 1] + 1, change});
-        }
-    }
-    return row.back();
 }
 
 // Every word the user could have meant at this place.

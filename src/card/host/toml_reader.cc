@@ -1,28 +1,11 @@
 #include "card/host/toml_reader.h"
 
 #include <algorithm>
-#include <numeric>
 #include <sstream>
 
+#include "base/edit_distance.h"
+
 namespace rdmalab::card::host {
-namespace {
-
-// Levenshtein distance, for "nearest known key".
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-    std::vector<std::size_t> row(b.size() + 1);
-    std::iota(row.begin(), row.end(), std::size_t{0});
-    for (std::size_t i = 1; i <= a.size(); ++i) {
-        std::size_t diagonal = std::exchange(row[0], i);
-        for (std::size_t j = 1; j <= b.size(); ++j) {
-            const std::size_t substituted = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
-        }
-    }
-    return row.back();
-}
-
-}  // namespace
 
 std::vector<TopologyError> ErrorList::take() {
     std::stable_sort(errors_.begin(), errors_.end(),

@@ -19,6 +19,7 @@ constexpr int kTickMs = 100;
 constexpr std::int64_t kOneSignalNs = 300'000'000;
 constexpr std::int64_t kLifeNs = 500'000'000;
 constexpr std::int64_t kSilenceNs = 8'000'000'000;
+constexpr std::int64_t kGraceNs = 1'000'000'000;
 
 sigset_t caught_signals() {
     sigset_t set;
@@ -133,15 +134,27 @@ void Session::read_worker(std::size_t index, const std::string& step) {
         if (!message.ok()) throw Failure("a worker process: " + message.error().text);
         if (!message->has_value()) break;
         if ((*message)->type == MessageType::kFail) {
-            // A peer that ended first explains better why our traffic failed.
             std::string text = (*message)->body.value("text", "failed");
-            throw Failure(crew_->size() == 1 ? text : fmt::format("process {}: {}", index, text));
+            throw_worker_failed(
+                crew_->size() == 1 ? text : fmt::format("process {}: {}", index, text), step);
         }
         from_workers_[index].push_back(std::move(**message));
     }
     if (open) return;
     worker_ended_[index] = true;
     throw Failure(fmt::format("process {} {} while {}", index, crew_->death_of(index), step));
+}
+
+// When the peer ends, our traffic often fails before its connection closes. Its end, or what it
+// says of it, is the cause.
+void Session::throw_worker_failed(const std::string& text, const std::string& step) {
+    std::int64_t deadline = monotonic_ns() + kGraceNs;
+    while (!peer_closed_ && monotonic_ns() < deadline) {
+        pollfd entry{.fd = peer_.descriptor(), .events = POLLIN, .revents = 0};
+        if (poll(&entry, 1, kTickMs) > 0) read_peer(step);
+    }
+    if (!peer_closed_) throw Failure(text);
+    throw Failure(fmt::format("{} closed the connection while {}; {}", peer_name_, step, text));
 }
 
 void Session::read_output() {

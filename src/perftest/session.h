@@ -61,6 +61,7 @@ private:
     void handle_alive(const Json& body);
     void handle_interrupt(bool from_peer, const std::string& step);
     void show_life();
+    [[noreturn]] void throw_worker_failed(const std::string& text, const std::string& step);
     [[noreturn]] void throw_closed(const std::string& step);
     void check_silence(const std::string& step) const;
 

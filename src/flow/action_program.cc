@@ -17,15 +17,15 @@ constexpr std::size_t kFieldWordsMax = 3;  // an IPv6 address that begins within
 std::string quote(Field field) { return std::string(name_of(field)); }
 
 // RFC 1624, equation 3. One's complement sums do not care about byte order.
-std::uint16_t mended(std::uint16_t checksum, std::uint64_t before, std::uint64_t after) {
-    std::uint64_t sum = static_cast<std::uint16_t>(~checksum);
-    const std::uint64_t gone = ~before;
-    sum += (gone >> 32) + (gone & 0xffff'ffff) + (after >> 32) + (after & 0xffff'ffff);
-    return static_cast<std::uint16_t>(~wire::fold_checksum(sum));
+std::uint64_t plus(std::uint64_t a, std::uint64_t b) {
+    const std::uint64_t sum = a + b;
+    return sum + (sum < a);
 }
 
-void mend(std::byte* at, std::uint64_t before, std::uint64_t after) {
-    store_bytes(at, mended(load_bytes<std::uint16_t>(at), before, after));
+inline void mend(std::byte* at, std::uint64_t before, std::uint64_t after) {
+    const auto checksum = static_cast<std::uint16_t>(~load_bytes<std::uint16_t>(at));
+    const std::uint64_t sum = plus(plus(~before, after), checksum);
+    store_bytes(at, static_cast<std::uint16_t>(~wire::fold_checksum(sum)));
 }
 
 void mend_l4(Packet& packet, bool is_address, std::uint64_t before, std::uint64_t after) {
@@ -56,13 +56,11 @@ bool touches_invariants(Effect effect) {
 
 void ActionProgram::mend_checksums(Effect effect, Packet& packet, std::uint64_t before,
                                    std::uint64_t after) {
-    const bool in_ip_header = effect == Effect::kIpHeader || effect == Effect::kAddress;
-    if (in_ip_header && (packet.layers & kLayerIpv4) != 0) {
+    if (effect != Effect::kTransport && (packet.layers & kLayerIpv4) != 0) {
         mend(packet.base(Base::kL3) + kIpv4ChecksumAt, before, after);
     }
-    if (effect != Effect::kIpHeader) {
-        mend_l4(packet, effect == Effect::kAddress, before, after);
-    }
+    if (effect == Effect::kIpHeader) return;
+    mend_l4(packet, effect == Effect::kAddress, before, after);
 }
 
 void ActionProgram::compute(const Computed& step, Packet& packet) {

@@ -42,8 +42,8 @@ std::uint32_t vlan_layers(std::size_t l2) {
     return l2 < kOneTag + sizeof(wire::VlanTag) ? kLayerVlan0 : kLayerVlan0 | kLayerVlan1;
 }
 
-std::uint32_t layers_of(const wire::Frame& frame) {
-    const std::uint32_t vlan = vlan_layers(l2_length(frame));
+std::uint32_t layers_of(const wire::Frame& frame, std::size_t l2) {
+    const std::uint32_t vlan = vlan_layers(l2);
     if (frame.l3_offset == 0) return vlan;
     const std::uint32_t l3 = vlan | (is_ipv6(frame) ? kLayerIpv6 : kLayerIpv4);
     if (frame.bth_offset != 0) return l3 | kLayerRoce | kLayerUdp | kLayerTransport;
@@ -69,13 +69,14 @@ MetaL4Type l4_type_of(std::uint8_t protocol) {
 }  // namespace
 
 void Packet::start(wire::Frame& frame_in, PortId port, std::size_t wire_length, bool with_types) {
+    const std::size_t l2 = l2_length(frame_in);
     frame = &frame_in;
-    layers = layers_of(frame_in);
+    layers = layers_of(frame_in, l2);
     length = static_cast<std::uint32_t>(wire_length);
     ingress = port;
     notes = {};
     notes.port = port.value;
-    set_bases();
+    set_bases(l2);
     if (with_types) set_types();
 }
 
@@ -85,13 +86,7 @@ void Packet::start_copy(const Packet& original, wire::Frame& copied) {
     length = original.length;
     ingress = original.ingress;
     notes = original.notes;
-    set_bases();
-}
-
-void Packet::set_bases() {
-    std::byte* const header = frame->header.data();
-    bases = {header, header + l2_length(*frame), header + frame->l4_offset,
-             header + frame->bth_offset, reinterpret_cast<std::byte*>(&notes)};
+    set_bases(l2_length(copied));
 }
 
 void Packet::set_types() {

@@ -49,8 +49,12 @@ struct Packet {
     PacketNotes notes;
 
 private:
-    void set_bases();
-    void set_types();
+    void set_bases(std::size_t l2_length) {
+        std::byte* const header = frame->header.data();
+        bases = {header, header + l2_length, header + frame->l4_offset, header + frame->bth_offset,
+                 reinterpret_cast<std::byte*>(&notes)};
+    }
+    [[gnu::noinline]] void set_types();  // few pipelines ask for them
 };
 
 // The value of a field of a packet that has its layers.

@@ -364,6 +364,23 @@ std::string Pipe::describe(std::uint32_t slot) const {
 
 // --- Data path
 
+// The entry at the index, cut to the size of the pipe. Leaves it in meta.u32[3], bits 31:16, as the
+// adapter does: the first two bytes.
+inline Entry* Pipe::take_index(Packet& packet, std::uint32_t number) {
+    const std::uint32_t index = number & static_cast<std::uint32_t>(by_index_.size() - 1);
+    store_bytes(reinterpret_cast<std::byte*>(&packet.notes.u32[3]),
+                Be16(static_cast<std::uint16_t>(index)));
+    return at_index(index);
+}
+
+Entry* Pipe::pick_otherwise(Packet& packet, HashAlgorithm algorithm, Prng& random) {
+    if (look_up_ == LookUp::kHash) {
+        if (algorithm != HashAlgorithm::kRandom) return pick_by_hash(packet, algorithm, random);
+        return take_index(packet, static_cast<std::uint32_t>(random.next() >> 32));
+    }
+    return look_up_ == LookUp::kWords ? pick_by_words(packet, random) : pick_by_order(packet);
+}
+
 Entry* Pipe::pick_by_words(Packet& packet, Prng& random) {
     if (!match_.has_layers(packet)) return nullptr;
     if (uses_random_) draw(packet, random);
@@ -372,23 +389,18 @@ Entry* Pipe::pick_by_words(Packet& packet, Prng& random) {
     return entry_or_null(table_.find(key));
 }
 
-// Leaves the index in meta.u32[3], bits 31:16, as the adapter does.
 Entry* Pipe::pick_by_hash(Packet& packet, HashAlgorithm algorithm, Prng& random) {
-    const auto mask = static_cast<std::uint32_t>(by_index_.size() - 1);
     std::uint32_t index = 0;
     switch (algorithm) {
-        case HashAlgorithm::kRandom:
-            index = static_cast<std::uint32_t>(random.next() >> 32) & mask;
-            break;
         case HashAlgorithm::kRoundRobin:
-            index = next_index_++ & mask;
+            index = next_index_++;
             break;
         case HashAlgorithm::kHash: {
             if (!match_.has_layers(packet)) return nullptr;
             if (uses_random_) draw(packet, random);
             std::uint64_t key[kKeyWordsMax];
             match_.words().load(packet, key);
-            index = static_cast<std::uint32_t>(hash_words(key, match_.words().size())) & mask;
+            index = static_cast<std::uint32_t>(hash_words(key, match_.words().size()));
             break;
         }
         case HashAlgorithm::kIdentity: {
@@ -396,16 +408,13 @@ Entry* Pipe::pick_by_hash(Packet& packet, HashAlgorithm algorithm, Prng& random)
             if (uses_random_) draw(packet, random);
             const MaskedField& field = match_.fields().front();
             const FieldValue value = read_field(packet, field.field) & field.mask;
-            index = static_cast<std::uint32_t>(value.low) & mask;
+            index = static_cast<std::uint32_t>(value.low);
             break;
         }
         default:
             return nullptr;
     }
-    // Bits 31:16 are the first two bytes.
-    store_bytes(reinterpret_cast<std::byte*>(&packet.notes.u32[3]),
-                Be16(static_cast<std::uint16_t>(index)));
-    return at_index(index);
+    return take_index(packet, index);
 }
 
 Entry* Pipe::pick_by_order(Packet& packet) {

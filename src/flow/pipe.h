@@ -97,20 +97,10 @@ public:
 
     // --- Data path.
     // The entry that takes the packet; nullptr: none does. Not for kFlooding.
-    Entry* pick(Packet& packet, HashAlgorithm algorithm, Prng& random) {
-        switch (look_up_) {
-            case LookUp::kOnly:
-                return pick_only(packet, random);
-            case LookUp::kWord:
-                return pick_by_word(packet, random);
-            case LookUp::kWords:
-                return pick_by_words(packet, random);
-            case LookUp::kHash:
-                return pick_by_hash(packet, algorithm, random);
-            case LookUp::kOrder:
-                break;
-        }
-        return pick_by_order(packet);
+    [[gnu::always_inline]] Entry* pick(Packet& packet, HashAlgorithm algorithm, Prng& random) {
+        if (look_up_ == LookUp::kOnly) return pick_only(packet, random);
+        if (look_up_ == LookUp::kWord) return pick_by_word(packet, random);
+        return pick_otherwise(packet, algorithm, random);
     }
     // HASH: by index; nullptr: nothing there.
     Entry* at_index(std::uint32_t index) {
@@ -172,9 +162,11 @@ private:
         const std::byte* const at = packet.base(word_.base) + word_.offset;
         return load_bytes<std::uint64_t>(at) & word_.mask;
     }
-    Entry* pick_by_words(Packet& packet, Prng& random);
+    Entry* pick_otherwise(Packet& packet, HashAlgorithm algorithm, Prng& random);
+    [[gnu::noinline]] Entry* pick_by_words(Packet& packet, Prng& random);
     Entry* pick_by_hash(Packet& packet, HashAlgorithm algorithm, Prng& random);
-    Entry* pick_by_order(Packet& packet);
+    [[gnu::noinline]] Entry* pick_by_order(Packet& packet);
+    Entry* take_index(Packet& packet, std::uint32_t number);
     static void draw(Packet& packet, Prng& random) {
         packet.notes.random = static_cast<std::uint16_t>(random.next() >> 48);
     }

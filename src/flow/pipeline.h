@@ -121,6 +121,9 @@ private:
     template <bool kTraced>
     void walk(Packet& packet, Pipe* pipe, HashAlgorithm algorithm, Walk& state);
     template <bool kTraced>
+    [[gnu::always_inline]] void step_through(Packet& packet, Pipe* pipe, HashAlgorithm algorithm,
+                                             Walk& state);  // the body of `walk`
+    template <bool kTraced>
     void flood(Packet& packet, Pipe& pipe, Walk& state);
     template <bool kTraced>
     void follow(Packet& packet, Pipe& pipe, Entry& entry, Walk& state);

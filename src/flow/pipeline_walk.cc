@@ -5,27 +5,49 @@
 
 namespace rdmalab::flow {
 
+[[gnu::always_inline]] inline void Pipeline::leave(Packet& packet, const Target& target,
+                                                   Walk& state) {
+    switch (target.kind) {
+        case ForwardKind::kPort:
+            state.has_left = true;
+            return state.sink.to_port(PortId{target.number}, *packet.frame);
+        case ForwardKind::kRss:
+            state.has_left = true;
+            return state.sink.to_queue(queue_for(packet, target), packet.ingress, *packet.frame);
+        default:
+            ++drops_.dropped;
+    }
+}
+
 bool Pipeline::process(PortId ingress, wire::Frame& frame, PacketSink& sink) {
     if (root_ == nullptr) {
         ++drops_.no_root;
         return false;
     }
+    const bool traces = tracer_.is_on();
+    const bool with_types = uses_types_ || (traces && tracer_.uses_types());
     Packet packet;
-    packet.start(frame, ingress, wire::wire_length(frame), uses_types_ || tracer_.uses_types());
+    packet.start(frame, ingress, wire::wire_length(frame), with_types);
     Walk state{sink};
-    if (tracer_.is_on()) {
+    if (traces) {
         state.record = tracer_.begin(packet);
         if (state.record != nullptr) {
             walk<true>(packet, root_, root_->config().algorithms, state);
             return state.has_left;
         }
     }
-    walk<false>(packet, root_, root_->config().algorithms, state);
+    step_through<false>(packet, root_, root_->config().algorithms, state);
     return state.has_left;
 }
 
 template <bool kTraced>
 void Pipeline::walk(Packet& packet, Pipe* pipe, HashAlgorithm algorithm, Walk& state) {
+    step_through<kTraced>(packet, pipe, algorithm, state);
+}
+
+template <bool kTraced>
+inline void Pipeline::step_through(Packet& packet, Pipe* pipe, HashAlgorithm algorithm,
+                                   Walk& state) {
     while (true) {
         if (--state.visits_left < 0) {
             ++drops_.loops;
@@ -118,19 +140,6 @@ void Pipeline::follow(Packet& packet, Pipe& pipe, Entry& entry, Walk& state) {
     const Target& target = entry.target;
     if (target.pipe == nullptr) return leave(packet, target, state);
     walk<kTraced>(packet, target.pipe, target.algorithm, state);
-}
-
-void Pipeline::leave(Packet& packet, const Target& target, Walk& state) {
-    switch (target.kind) {
-        case ForwardKind::kPort:
-            state.has_left = true;
-            return state.sink.to_port(PortId{target.number}, *packet.frame);
-        case ForwardKind::kRss:
-            state.has_left = true;
-            return state.sink.to_queue(queue_for(packet, target), packet.ingress, *packet.frame);
-        default:
-            ++drops_.dropped;
-    }
 }
 
 // Packets of one flow go to one queue: addresses and ports decide.

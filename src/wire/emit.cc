@@ -42,8 +42,6 @@ Ipv6Header ipv6_header(const Path& path) {
     return ip;
 }
 
-std::uint32_t pad_length(const Frame& frame) { return (0u - frame.payload_length) & 3; }
-
 }  // namespace
 
 std::uint16_t source_port_for(std::uint32_t flow_label, Qpn local, Qpn remote) {
@@ -115,11 +113,6 @@ void finish_roce(Frame& frame) {
     } else {
         header_at<Ipv6Header>(frame, frame.l3_offset)->payload_length = l4_length;
     }
-}
-
-std::size_t wire_length(const Frame& frame) {
-    const std::size_t length = std::size_t{frame.header_length} + frame.payload_length;
-    return is_roce(frame) ? length + pad_length(frame) + kIcrcLength : length;
 }
 
 void emit_cnp(Frame& frame, const LowerTemplate& lower, Qpn destination) {

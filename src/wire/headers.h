@@ -172,8 +172,13 @@ LowerTemplate make_lower_template(const Path& path);
 void start_roce(Frame& frame, const LowerTemplate& lower, const OpcodeInfo& info);
 void finish_roce(Frame& frame);
 
+// RoCE payload is padded to whole words of 4 bytes.
+inline std::uint32_t pad_length(const Frame& frame) { return (0u - frame.payload_length) & 3; }
 // Bytes of the whole frame on the wire with pad and ICRC, without preamble and FCS.
-std::size_t wire_length(const Frame& frame);
+inline std::size_t wire_length(const Frame& frame) {
+    const std::size_t length = std::size_t{frame.header_length} + frame.payload_length;
+    return frame.bth_offset != 0 ? length + pad_length(frame) + kIcrcLength : length;
+}
 
 // Why a frame is not what it claims to be.
 enum class ParseError : std::uint8_t {

@@ -62,23 +62,48 @@ Status SwitchProgram::find_ports() {
     return {};
 }
 
+namespace {
+
+std::string list_of(const std::vector<Gid>& addresses) {
+    std::string text;
+    for (const Gid& address : addresses) text += (text.empty() ? "" : ", ") + address.to_string();
+    return text;
+}
+
+}  // namespace
+
 // A receiver's address must be that of its representor's function; a card that does not tell its
 // addresses is believed.
-Status SwitchProgram::check_addresses() const {
-    if (options_.role == Role::kEgress) return {};
+Status SwitchProgram::check_receivers() const {
     for (std::size_t path = 0; path < functions_.size(); ++path) {
         const auto port =
             std::ranges::find(control_.ports(), functions_[path], &flow::PortInfo::id);
         const Gid wanted = Gid::from_ipv4(options_.common.paths[path].ip);
-        std::string known;
-        for (const Gid& address : port->addresses) {
-            known += (known.empty() ? "" : ", ") + address.to_string();
-        }
         if (port->addresses.empty() || std::ranges::count(port->addresses, wanted) > 0) continue;
-        return Error{EINVAL, fmt::format("--path{}-ip: {} is not an address of {}, which has {}",
-                                         path, wanted.to_string(), port->name, known)};
+        return Error{EINVAL,
+                     fmt::format("--path{}-ip: {} is not an address of {}, which has {}", path,
+                                 wanted.to_string(), port->name, list_of(port->addresses))};
     }
     return {};
+}
+
+// Where a path ends is known to those behind the wire only, but not on this side of it.
+Status SwitchProgram::check_destinations() const {
+    for (std::size_t path = 0; path < options_.common.paths.size(); ++path) {
+        const Gid wanted = Gid::from_ipv4(options_.common.paths[path].ip);
+        for (const flow::PortInfo& port : control_.ports()) {
+            if (std::ranges::count(port.addresses, wanted) == 0) continue;
+            return Error{EINVAL,
+                         fmt::format("--path{}-ip: {} is an address of {}, on the sender's side; "
+                                     "expected that of a receiver behind the wire",
+                                     path, wanted.to_string(), port.name)};
+        }
+    }
+    return {};
+}
+
+Status SwitchProgram::check_addresses() const {
+    return options_.role == Role::kEgress ? check_destinations() : check_receivers();
 }
 
 Status SwitchProgram::start() {

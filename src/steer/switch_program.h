@@ -47,6 +47,8 @@ private:
     Result<flow::PortId> find(const std::string& name) const;
     Status find_ports();
     Status check_addresses() const;
+    Status check_receivers() const;
+    Status check_destinations() const;
     std::vector<flow::PipeId> wire_targets(PortStages& stages);
     void build(PipeBuilder& builder);
     void build_ingress(PipeBuilder& builder, PortStages& stages);

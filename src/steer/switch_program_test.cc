@@ -309,6 +309,18 @@ TEST_F(SwitchProgramTest, a_receiver_must_have_the_address_of_its_path) {
               "--path0-ip: 10.0.0.1 is not an address of pf0sf0, which has fd00::1, 10.0.0.77");
 }
 
+TEST_F(SwitchProgramTest, a_path_does_not_end_on_the_senders_side) {
+    std::vector<flow::PortInfo> ports = make_ports();
+    ports[1].addresses = {Gid::from_ipv4(kSenderIp), *Gid::parse("10.0.0.11")};
+    flow::Pipeline other(ports, {});
+    const auto other_control = flow::make_local_control(other);
+    const Status status = SwitchProgram(*other_control, options_of(Role::kEgress), console).start();
+    EXPECT_EQ(status.code(), EINVAL);
+    EXPECT_EQ(status.error().text,
+              "--path1-ip: 10.0.0.11 is an address of pf0sf0, on the sender's side; expected that "
+              "of a receiver behind the wire");
+}
+
 TEST_F(SwitchProgramTest, several_senders_get_back_what_is_theirs) {
     std::vector<flow::PortInfo> ports = make_ports();
     ports[1].addresses = {Gid::from_ipv4(kSenderIp)};

@@ -1,5 +1,6 @@
 """Every verb, transport, metric and direction moves data between two devices of a card; counts are exact."""
 
+import contextlib
 import os
 import sys
 import unittest
@@ -138,6 +139,58 @@ class Sizes(SharedBench):
         for size in (0, 1, 4097, 8 << 20):
             with self.subTest(size=size):
                 self.check("send", size)
+
+
+@contextlib.contextmanager
+def huge_pages(count):
+    """`count` huge pages of 2 MiB more than there were; skips where the machine gives none."""
+    path = "/proc/sys/vm/nr_hugepages"
+    with open(path) as file:
+        before = int(file.read())
+    try:
+        with open(path, "w") as file:
+            file.write(str(before + count))
+        with open(path) as file:
+            if int(file.read()) < before + count:
+                raise unittest.SkipTest("the machine has no memory in whole huge pages left")
+        yield
+    except PermissionError:
+        raise unittest.SkipTest("only root can set huge pages aside")
+    finally:
+        with contextlib.suppress(PermissionError), open(path, "w") as file:
+            file.write(str(before))
+
+
+class MemoryTypes(SharedBench):
+    def check(self, *words, kind):
+        connection = self.run_client("-i", 100, "-w", 0, *words).connection()
+        self.assertEqual(connection["testConfig"]["resourceConfig"]["memoryType"], kind)
+        results = connection.get("bwResults") or connection["latencyResults"]
+        self.assertEqual(results["iterations"], 100)
+        return connection
+
+    def test_memory_of_the_device_at_the_client(self):
+        for words in (["-v", "write", "-s", 4096], ["-v", "send", "-s", 65536], ["-v", "read", "-s", 8]):
+            self.check("-M", "device", *words, kind="device")
+
+    def test_memory_of_the_device_at_the_server(self):
+        self.check("--server_mem_type", "device", "-v", "read", "-s", 4096, kind="host")
+
+    def test_null_memory_takes_everything_and_gives_zeros(self):
+        for words in (["-v", "write", "-s", 65536], ["-v", "read", "-s", 4096]):
+            self.check("-M", "nullmr", *words, kind="nullmr")
+        self.check("--server_mem_type", "nullmr", "-v", "write", "-s", 4096, kind="host")
+
+    def test_more_memory_than_the_device_has_is_refused(self):
+        run = self.run_client("-M", "device", "-s", "512M", "-q", 4, "-i", 5, "-w", 0, expect=1)
+        self.assertIn("memory type device: the adapter gives no", run.program.stderr)
+
+    def test_buffers_of_huge_pages_where_the_machine_has_some(self):
+        with huge_pages(16):
+            connection = self.check("-s", "4M", kind="host")
+            self.assertTrue(connection["source"]["processes"][0]["hugePages"])
+        connection = self.check("-s", "4M", kind="host")
+        self.assertFalse(connection["source"]["processes"][0]["hugePages"])
 
 
 class Queues(SharedBench):

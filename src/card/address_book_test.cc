@@ -12,7 +12,7 @@ protected:
     AddressBookTest() {
         CardConfig config = testing::loopback_config();
         config.functions[3].ips.push_back(*Gid::parse("fd00::2"));
-        book = AddressBook(config);
+        book = AddressBook(config, nobody);
     }
     int resolve(const char* destination, std::uint8_t gid_index, bool is_global = true) {
         av = {};
@@ -21,7 +21,8 @@ protected:
         av.is_global = is_global;
         return book.resolve(3, av);
     }
-    AddressBook book{CardConfig{}};
+    NeighbourPort nobody;
+    AddressBook book{CardConfig{}, nobody};
     transport::AddressVector av;
 };
 

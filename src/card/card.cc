@@ -100,7 +100,7 @@ Card::Impl::Impl(const CardConfig& given, HostPort& host_port, transport::Memory
     : config(given),
       host(host_port),
       memory(memory_port),
-      addresses(config),
+      addresses(config, host),
       control(host, addresses),
       switchboard(config, host, memory, *this, faults),
       flow(config, switchboard),
@@ -174,7 +174,9 @@ bool Card::Impl::handle_timeouts(Instant now) {
     return any;
 }
 
+// While its uplink is blocked a function has nothing that could be done.
 bool Card::Impl::has_work(const Function& function) const {
+    if (switchboard.is_blocked(function.index())) return false;
     return function.engine().has_work() || cm.has_work(function.index()) ||
            congestion->has_frames(function.index());
 }
@@ -213,6 +215,7 @@ bool Card::Impl::move_frames(Instant now) {
 
 void Card::Impl::finish_round(Instant now) {
     memory.flush(faults);
+    if (switchboard.must_send()) switchboard.send_uplinks();
     if (switchboard.must_reclaim()) switchboard.reclaim();
     // A fault may concern two engines: the one that placed the bytes and the one that sent them.
     if (!faults.empty()) {
@@ -233,8 +236,8 @@ bool Card::Impl::any_touched() const {
 ControlReply Card::Impl::query_port(const Context& context) const {
     abi::QueryPortReply reply{};
     const std::uint32_t function = context.function->index();
-    // Functions of one e-switch reach each other without any cable, so the port is always up.
-    reply.state = kIbvPortActive;
+    // Functions of one e-switch reach each other without any cable; only an uplink can be down.
+    reply.state = switchboard.is_up(function) ? kIbvPortActive : kIbvPortDown;
     reply.mtu_max = reply.mtu_active = config.port_mtu;
     reply.gid_count = static_cast<std::uint32_t>(addresses.gids(function).size());
     reply.rate_bps = switchboard.rate_of(function).bits_per_second;
@@ -384,7 +387,10 @@ bool Card::poll(Instant now) {
     active |= card.handle_timeouts(now);
     active |= card.congestion->poll(now);
     active |= card.move_frames(now);
-    if (active || card.any_touched() || card.switchboard.must_reclaim()) card.finish_round(now);
+    if (active || card.any_touched() || card.switchboard.must_reclaim() ||
+        card.switchboard.must_send()) {
+        card.finish_round(now);
+    }
     return card.any_touched() || card.switchboard.next_deadline() <= now;
 }
 
@@ -405,6 +411,24 @@ bool Card::doorbell_pending() const {
 
 bool Card::handle_netdev_frame(std::uint32_t function, ByteView bytes, Instant now) {
     return impl_->switchboard.handle_bytes(function, bytes, now);
+}
+
+void Card::handle_uplink(std::uint32_t port, ByteView bytes, std::uint32_t segment_length,
+                         Instant now) {
+    impl_->switchboard.handle_uplink(port, bytes, segment_length, now);
+}
+void Card::resume_uplink(std::uint32_t port) { impl_->switchboard.resume_uplink(port); }
+void Card::forbid_bursts(std::uint32_t port) { impl_->switchboard.forbid_bursts(port); }
+
+void Card::set_uplink_state(std::uint32_t port, bool is_up) {
+    impl_->switchboard.set_uplink_state(port, is_up);
+    const std::uint32_t event = event_to_verbs(is_up ? transport::AsyncEventType::kPortActive
+                                                     : transport::AsyncEventType::kPortError);
+    const std::string& pf = config().ports[port].pf_device;
+    for (const Context* context : impl_->context_list) {
+        if (config().functions[context->function->index()].pf_device != pf) continue;
+        impl_->host.notify_async(context->owner, {event, 1, 0, 0});
+    }
 }
 
 std::size_t Card::context_count() const { return impl_->context_list.size(); }

@@ -21,6 +21,7 @@
 #include "card/cm_host.h"
 #include "card/config.h"
 #include "card/ring_abi.h"
+#include "card/uplink.h"
 #include "flow/pipeline.h"
 #include "pcc/pcc_abi.h"
 #include "pcc/reaction_point.h"
@@ -75,6 +76,11 @@ public:
     // A frame that is not RoCE has reached a function. False: the function has no network
     // interface. The payload is to be read within the call.
     virtual bool deliver_to_netdev(std::uint32_t, const wire::Frame&) { return false; }
+    // Frames leave by an uplink. Returns how many bursts have been taken; the others stay where
+    // they are until the host calls Card::resume_uplink.
+    virtual std::size_t send_by_uplink(std::uint32_t, std::span<const UplinkBurst> bursts) {
+        return bursts.size();
+    }
     // A congestion control process was given up; the built-in algorithm, or the next in line, goes
     // on.
     virtual void congestion_process_failed(CongestionProcessId, pcc::ErrorReason) {}
@@ -95,7 +101,8 @@ struct ControlReply {
 
 struct PortCounters {
     std::uint64_t tx_frames = 0, tx_bytes = 0, rx_frames = 0, rx_bytes = 0;
-    std::uint64_t dropped = 0;  // no cable, or no such destination in the e-switch
+    std::uint64_t dropped = 0;    // no cable, or no such destination in the e-switch
+    std::uint64_t malformed = 0;  // from an uplink: not what its headers claim
 };
 struct CableCounters {  // one direction
     std::uint64_t frames = 0, bytes = 0, lost = 0, reordered = 0, duplicated = 0, corrupted = 0,
@@ -179,6 +186,15 @@ public:
     // A frame (no FCS) that the network interface of a function sends. RoCE frames are welcome too.
     // False: it is not what its headers claim, and is dropped.
     bool handle_netdev_frame(std::uint32_t function, ByteView bytes, Instant now);
+
+    // --- Uplinks. Something has come in: a frame without FCS or, when `segment_length` is not 0, a
+    // burst of them (wire/burst.h). The bytes must stay as they are until the next poll() is over.
+    void handle_uplink(std::uint32_t port, ByteView bytes, std::uint32_t segment_length,
+                       Instant now);
+    void resume_uplink(std::uint32_t port);
+    void forbid_bursts(std::uint32_t port);  // the interface takes none
+    // The state of the devices behind the uplink; programs are told by an event.
+    void set_uplink_state(std::uint32_t port, bool is_up);
 
     // --- Operation.
     Status set_impairments(const std::string& cable, std::optional<bool> a_to_b,

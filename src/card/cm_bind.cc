@@ -61,7 +61,8 @@ ControlReply CmService::bind(CmSession& session, const abi::CmBindRequest& reque
     return cm_success(info_of(*id));
 }
 
-// Resolving needs no protocol: the card knows all its neighbours. What is wrong with the source is
+// The card knows its own devices, the host those beyond an uplink, perhaps only after a while: then
+// the id is bound and no more, and the host repeats the request. What is wrong with the source is
 // told at once, what is wrong with the destination by an event.
 ControlReply CmService::resolve_addr(CmSession& session, const abi::CmResolveAddrRequest& request) {
     CmId* const id = find(session, request.id);
@@ -81,6 +82,7 @@ ControlReply CmService::resolve_addr(CmSession& session, const abi::CmResolveAdd
     }
     id->peer = *destination;
     const auto way = directory_.find_way(session.visible, id->place, *destination, session.host);
+    if (!way && way.error().code == kAwaitsNeighbour) return cm_failure(kAwaitsNeighbour);
     if (!way) {
         send_event(*id, abi::CmEventType::kAddrError, -way.error().code, way.error().text);
         return cm_success(info_of(*id));

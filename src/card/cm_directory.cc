@@ -61,7 +61,9 @@ std::string CmEndpoint::to_string() const { return address.to_string(); }
 
 // --- Directory
 
-CmDirectory::CmDirectory(const CardConfig& config) : card_(config.name) {
+CmDirectory::CmDirectory(const CardConfig& config, NeighbourPort& neighbours)
+    : card_(config.name), neighbours_(neighbours) {
+    for (const PortConfig& port : config.ports) has_uplink_ |= !port.uplink.empty();
     for (const FunctionConfig& function : config.functions) {
         Device& device = devices_.emplace_back();
         device.name = function.device;
@@ -161,6 +163,7 @@ Result<CmDirectory::Way> CmDirectory::find_way(DeviceSet visible,
         way.peer = target->gid;
         way.peer_mac = devices_[target->device].mac;
     } else if (!destination.address.is_multicast()) {
+        if (has_uplink_) return find_way_out(visible, source, destination.address);
         return Error{EHOSTUNREACH, destination.to_string() + " belongs to no device of card " +
                                        card_ + "; this process sees " + describe(visible)};
     }
@@ -178,6 +181,37 @@ Result<CmDirectory::Way> CmDirectory::find_way(DeviceSet visible,
         return Error{ENODEV, "no device to reach " + destination.to_string() +
                                  " from; this process sees " + describe(visible)};
     }
+    return way;
+}
+
+// To a peer that is none of this card's devices.
+Result<CmDirectory::Way> CmDirectory::find_way_out(DeviceSet visible,
+                                                   const std::optional<Place>& source,
+                                                   const Gid& peer) const {
+    Way way;
+    way.peer = peer;
+    if (source) {
+        way.source = *source;
+    } else {
+        const auto route = neighbours_.find_route(peer);
+        if (!route || !contains(visible, route->function))
+            return Error{EHOSTUNREACH, peer.to_string() + " belongs to no device of card " + card_ +
+                                           ", and no uplink of this process leads to it; it sees " +
+                                           describe(visible)};
+        auto place = place_of(route->function, route->source);
+        if (!place) place = source_for(route->function, peer);
+        if (!place)
+            return Error{ENODEV, devices_[route->function].name + " has no address from which " +
+                                     peer.to_string() + " can be reached"};
+        way.source = *place;
+    }
+    if (way.source.gid.is_ipv4() != peer.is_ipv4())
+        return Error{EINVAL, "the way from " + way.source.gid.to_string() + " (" +
+                                 devices_[way.source.device].name + ") to " + peer.to_string() +
+                                 " mixes IPv4 and IPv6"};
+    const auto mac = neighbours_.find_neighbour(way.source.device, way.source.gid, peer);
+    if (!mac.ok()) return mac.error();
+    way.peer_mac = *mac;
     return way;
 }
 

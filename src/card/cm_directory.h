@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "card/cm_abi.h"
 #include "card/config.h"
+#include "card/neighbour_port.h"
 
 namespace rdmalab::card {
 
@@ -42,7 +43,7 @@ struct CmEndpoint {
 
 class CmDirectory {
 public:
-    explicit CmDirectory(const CardConfig& config);
+    CmDirectory(const CardConfig& config, NeighbourPort& neighbours);
 
     struct Place {
         std::uint32_t device = 0;
@@ -58,7 +59,7 @@ public:
     // The device that a local address (not a wildcard) picks. EADDRNOTAVAIL.
     Result<Place> find_local(DeviceSet visible, const CmEndpoint& local) const;
     // The way to `destination`, from `source` if that is given. EHOSTUNREACH, EINVAL when the
-    // families differ, ENODEV when no visible device has an address to send from.
+    // families differ, ENODEV when no visible device has an address to send from; kAwaitsNeighbour.
     // A loopback destination is sought among all devices of the client's `host` (0: those visible).
     Result<Way> find_way(DeviceSet visible, const std::optional<Place>& source,
                          const CmEndpoint& destination, DeviceSet host = 0) const;
@@ -76,12 +77,16 @@ private:
         MacAddress mac;
         std::vector<Gid> gids;  // 0: link-local
     };
+    Result<Way> find_way_out(DeviceSet visible, const std::optional<Place>& source,
+                             const Gid& peer) const;
     std::optional<Place> loopback(DeviceSet visible, const CmEndpoint& address) const;
     std::optional<Place> first_source(DeviceSet visible, const Gid& peer) const;
     std::string describe(DeviceSet visible) const;
     Error not_local(DeviceSet visible, const CmEndpoint& local) const;
 
     std::string card_;
+    NeighbourPort& neighbours_;
+    bool has_uplink_ = false;
     std::vector<Device> devices_;
     std::map<Gid, Place> owners_;
 };

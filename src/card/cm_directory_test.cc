@@ -18,7 +18,7 @@ CmEndpoint endpoint(const std::string& text) {
 
 class CmDirectoryTest : public ::testing::Test {
 protected:
-    CmDirectoryTest() : directory(config()) {}
+    CmDirectoryTest() : directory(config(), neighbours) {}
     static CardConfig config() {
         CardConfig config = testing::loopback_config();
         config.functions[3].ips.push_back(*Gid::parse("fd00::2"));
@@ -28,6 +28,7 @@ protected:
         const auto place = directory.find_local(visible, endpoint(text));
         return place ? std::optional(*place) : std::nullopt;
     }
+    NeighbourPort neighbours;
     CmDirectory directory;
 };
 

@@ -1,4 +1,5 @@
-// What the connection manager of the card needs from its host: the pipes of the event channels.
+// What the connection manager of the card needs from its host: the pipes of the event channels, and
+// the neighbours.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +8,7 @@
 
 #include "base/ids.h"
 #include "card/cm_abi.h"
+#include "card/neighbour_port.h"
 
 namespace rdmalab::card {
 
@@ -18,9 +20,8 @@ struct CmCounts {
     bool operator==(const CmCounts&) const = default;
 };
 
-class CmHostPort {
+class CmHostPort : public NeighbourPort {
 public:
-    virtual ~CmHostPort() = default;
     // Record for an event channel, behind all before it. Must not block; what a full pipe does not
     // take is kept.
     virtual void notify_cm(CmSessionId session, std::uint32_t channel,

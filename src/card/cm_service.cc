@@ -40,7 +40,7 @@ bool is_valid_type(std::uint16_t port_space, std::uint8_t qp_type) {
 }  // namespace
 
 CmService::CmService(const CardConfig& config, CmHostPort& host)
-    : host_(host), directory_(config), ports_(config.seed ^ 0x706f'7274) {
+    : host_(host), directory_(config, host), ports_(config.seed ^ 0x706f'7274) {
     for (std::uint32_t i = 0; i < config.functions.size(); ++i) {
         transport::CmConfig cm;
         cm.mac = config.functions[i].mac;

@@ -30,6 +30,10 @@ struct Impairments {
 struct PortConfig {
     std::string name;       // p0
     std::string pf_device;  // the PF whose e-switch domain this port belongs to
+    // An uplink leads to a network interface of the host instead of a cable. The PF has the MAC and
+    // the addresses of the interface.
+    std::string uplink{};   // eth0; empty: none
+    bool may_burst = true;  // of an uplink: frames may leave in bursts (wire/burst.h)
 };
 
 enum class FunctionKind : std::uint8_t { kPf, kVf, kSf };

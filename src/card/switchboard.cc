@@ -37,6 +37,9 @@ Switchboard::Switchboard(const CardConfig& config, HostPort& host, transport::Me
         end.domain = domain_of(config.ports[i].pf_device);
         end.vport = add_end(end.domain, {true, i});
         domains_[end.domain].eswitch.add_wire(end.vport);
+        if (config.ports[i].uplink.empty()) continue;
+        end.uplink = std::make_unique<UplinkQueue>(memory, config.ports[i].may_burst);
+        uplinks_.push_back(i);
     }
     for (std::uint32_t i = 0; i < config.functions.size(); ++i) {
         End& end = vports_.emplace_back();
@@ -168,6 +171,7 @@ void Switchboard::send(TapPoint to, wire::Frame& frame, Instant now, int hops) {
 
 void Switchboard::transmit(std::uint32_t port, wire::Frame& frame, Instant now, int hops) {
     End& end = ports_[port];
+    if (end.uplink != nullptr) return transmit_by_uplink(port, frame);
     if (end.outgoing == nullptr) {
         ++end.counters.dropped;
         return;
@@ -184,6 +188,80 @@ void Switchboard::transmit(std::uint32_t port, wire::Frame& frame, Instant now, 
     end.outgoing->handle_frame(frame, now);
     // What the cable does not delay arrives at once, as it does when nothing is to be done to it.
     drain(end.far_port, now, hops + 1, 8);
+}
+
+// --- Uplinks
+
+void Switchboard::transmit_by_uplink(std::uint32_t port, const wire::Frame& frame) {
+    End& end = ports_[port];
+    if (end.tapped) host_.captured({true, port}, frame, false);
+    must_send_ = true;
+    if (!end.is_up || !end.uplink->add(frame, faults_)) {
+        ++end.counters.dropped;
+        return;
+    }
+    ++end.counters.tx_frames;
+    end.counters.tx_bytes += wire::wire_length(frame);
+}
+
+void Switchboard::send_uplinks() {
+    must_send_ = false;
+    for (const std::uint32_t port : uplinks_) {
+        UplinkQueue& queue = *ports_[port].uplink;
+        if (queue.is_empty()) continue;
+        const bool was_blocked = queue.is_blocked();
+        queue.seal(faults_);
+        if (!was_blocked) send_uplink(port);
+    }
+}
+
+void Switchboard::send_uplink(std::uint32_t port) {
+    UplinkQueue& queue = *ports_[port].uplink;
+    queue.pop(host_.send_by_uplink(port, queue.bursts()));
+}
+
+void Switchboard::resume_uplink(std::uint32_t port) {
+    if (ports_[port].uplink->is_blocked()) send_uplink(port);
+}
+
+void Switchboard::handle_uplink(std::uint32_t port, ByteView bytes, std::uint32_t segment_length,
+                                Instant now) {
+    const wire::PayloadSegment place{kCardSpace, static_cast<std::uint32_t>(bytes.size()),
+                                     reinterpret_cast<std::uintptr_t>(bytes.data())};
+    PortCounters& counters = ports_[port].counters;
+    wire::Frame frame;
+    if (segment_length == 0) {
+        if (wire::parse_frame(bytes, place, frame) == wire::ParseError::kNone)
+            receive(port, frame, now, 0);
+        else
+            ++counters.malformed;
+        return;
+    }
+    for (std::uint32_t index = 0;; ++index) {
+        const auto error = wire::parse_burst(bytes, segment_length, index, place, frame);
+        if (!error) return;
+        if (*error == wire::ParseError::kNone)
+            receive(port, frame, now, 0);
+        else
+            ++counters.malformed;
+    }
+}
+
+const Switchboard::End* Switchboard::uplink_of(std::uint32_t function) const {
+    for (const std::uint32_t port : uplinks_)
+        if (ports_[port].domain == vports_[function].domain) return &ports_[port];
+    return nullptr;
+}
+
+bool Switchboard::is_up(std::uint32_t function) const {
+    const End* const end = uplink_of(function);
+    return end == nullptr || end->is_up;
+}
+
+bool Switchboard::is_blocked(std::uint32_t function) const {
+    if (uplinks_.empty()) return false;
+    const End* const end = uplink_of(function);
+    return end != nullptr && end->uplink->is_blocked();
 }
 
 void Switchboard::receive(std::uint32_t port, wire::Frame& frame, Instant now, int hops) {

@@ -11,6 +11,7 @@
 
 #include "card/cable.h"
 #include "card/card.h"
+#include "card/uplink.h"
 #include "flow/eswitch.h"
 
 namespace rdmalab::card {
@@ -35,6 +36,20 @@ public:
     // Delivers at most `budget` frames that have come to the end of their cable; returns how many.
     std::size_t deliver_due(Instant now, std::size_t budget);
     Instant next_deadline() const;
+    // --- Uplinks. What has come in by one: a frame, or a burst. The bytes must stay until the next
+    // memory flush. What leaves is queued until `send_uplinks`, behind that flush.
+    void handle_uplink(std::uint32_t port, ByteView bytes, std::uint32_t segment_length,
+                       Instant now);
+    bool must_send() const { return must_send_; }
+    void send_uplinks();
+    // The host takes frames of the port again.
+    void resume_uplink(std::uint32_t port);
+    void set_uplink_state(std::uint32_t port, bool is_up) { ports_[port].is_up = is_up; }
+    void forbid_bursts(std::uint32_t port) { ports_[port].uplink->forbid_bursts(); }
+    // Of the function's domain: false when its uplink is down, or does not take frames right now.
+    bool is_up(std::uint32_t function) const;
+    bool is_blocked(std::uint32_t function) const;
+
     // After the memory flush: payload that frames brought along is no longer referred to.
     void reclaim() { buffers_.reclaim(); }
     bool must_reclaim() const { return buffers_.any_retired(); }
@@ -86,6 +101,8 @@ private:
         CableDirection* outgoing = nullptr;  // nullptr: no cable
         CableDirection* incoming = nullptr;
         std::uint32_t far_port = 0;
+        std::unique_ptr<UplinkQueue> uplink;  // instead of a cable
+        bool is_up = true;
     };
     struct Domain {
         std::string pf;
@@ -103,6 +120,9 @@ private:
                        const wire::Frame& frame);
     void send(TapPoint to, wire::Frame& frame, Instant now, int hops);
     void transmit(std::uint32_t port, wire::Frame& frame, Instant now, int hops);
+    void transmit_by_uplink(std::uint32_t port, const wire::Frame& frame);
+    void send_uplink(std::uint32_t port);
+    const End* uplink_of(std::uint32_t function) const;
     void receive(std::uint32_t port, wire::Frame& frame, Instant now, int hops);
     std::size_t drain(std::uint32_t port, Instant now, int hops, std::size_t budget);
 
@@ -116,6 +136,8 @@ private:
     std::vector<End> ports_;   // as in CardConfig::ports
     std::vector<End> vports_;  // as in CardConfig::functions
     std::vector<std::unique_ptr<Cable>> cables_;
+    std::vector<std::uint32_t> uplinks_;  // ports that are
+    bool must_send_ = false;
 };
 
 }  // namespace rdmalab::card

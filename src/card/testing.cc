@@ -53,6 +53,24 @@ bool FakeHost::deliver_to_netdev(std::uint32_t function, const wire::Frame& fram
 
 // --- DirectMemory
 
+std::size_t FakeHost::send_by_uplink(std::uint32_t, std::span<const UplinkBurst> bursts) {
+    const std::size_t count = std::min(bursts.size(), uplink_room);
+    uplink_room -= count;
+    for (const UplinkBurst& burst : bursts.first(count)) {
+        UplinkBytes& sent = uplink_sent.emplace_back();
+        sent.segment_length = burst.segment_length;
+        sent.bytes.assign(burst.head.begin(), burst.head.end());
+        sent.bytes.insert(sent.bytes.end(), burst.payload.begin(), burst.payload.end());
+    }
+    return count;
+}
+
+Result<MacAddress> FakeHost::find_neighbour(std::uint32_t, const Gid&, const Gid& peer) {
+    const auto found = neighbours.find(peer);
+    if (found != neighbours.end()) return found->second;
+    return Error{answers ? EHOSTUNREACH : kAwaitsNeighbour, ""};
+}
+
 bool DirectMemory::is_there(SpaceId space, std::uint64_t address, std::uint64_t length) const {
     if (space == kCardSpace) return true;
     const auto ranges = ranges_.find(space.value);

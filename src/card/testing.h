@@ -22,6 +22,9 @@ public:
     void wake(std::atomic<std::uint32_t>& word) override;
     void captured(TapPoint point, const wire::Frame& frame, bool inbound) override;
     bool deliver_to_netdev(std::uint32_t function, const wire::Frame& frame) override;
+    std::size_t send_by_uplink(std::uint32_t port, std::span<const UplinkBurst> bursts) override;
+    Result<MacAddress> find_neighbour(std::uint32_t function, const Gid& source,
+                                      const Gid& peer) override;
 
     std::byte* map(const abi::Region& region) const { return regions_.at(region.offset).base; }
     std::size_t region_count() const { return regions_.size(); }
@@ -47,6 +50,14 @@ public:
     };
     std::set<std::uint32_t> netdevs;  // functions that have a network interface
     std::vector<NetdevFrame> netdev_frames;
+    struct UplinkBytes {
+        std::vector<std::byte> bytes;
+        std::uint32_t segment_length;
+    };
+    std::vector<UplinkBytes> uplink_sent;
+    std::size_t uplink_room = SIZE_MAX;  // bursts that the interface still takes
+    std::map<Gid, MacAddress> neighbours;
+    bool answers = true;  // what is not a neighbour is unreachable; else it has not answered yet
     std::vector<ChannelNote> channel_notes;
     std::vector<AsyncNote> async_notes;
     std::vector<Capture> captures;

@@ -16,7 +16,7 @@ inline constexpr std::uint32_t kIbvQptRc = 2, kIbvQptUc = 3, kIbvQptUd = 4, kIbv
                                kIbvQptXrcSend = 9, kIbvQptXrcRecv = 10;
 
 // enum ibv_port_state
-inline constexpr std::uint32_t kIbvPortActive = 4;
+inline constexpr std::uint32_t kIbvPortDown = 1, kIbvPortActive = 4;
 
 // enum ibv_access_flags beyond those of transport::AccessFlags, which have the same values
 inline constexpr std::uint32_t kIbvAccessHugetlb = 128;

@@ -35,6 +35,9 @@ std::vector<std::string> card_arguments(const CardOptions& options, int ready) {
     if (!options.topology.empty()) {
         arguments.insert(arguments.end(), {"--topology", options.topology});
     }
+    for (const std::string& netdev : options.uplinks) {
+        arguments.insert(arguments.end(), {"--uplink", netdev});
+    }
     if (options.seed) arguments.insert(arguments.end(), {"--seed", std::to_string(*options.seed)});
     arguments.insert(arguments.end(), {"--ready-fd", std::to_string(ready), "--log",
                                        card_files(options.name).log.string()});

@@ -21,7 +21,8 @@ namespace rdmalab::launcher {
 
 struct CardOptions {
     std::string name;
-    std::string topology;  // empty: the card's default
+    std::string topology;                // empty: the card's default
+    std::vector<std::string> uplinks{};  // network interfaces, instead of a topology
     std::optional<std::uint64_t> seed;
     bool realtime = false;
     bool computed_icrc = false;

@@ -44,7 +44,7 @@ void print_summary(const std::string& name) {
                status.value("topology", "?"), devices);
     std::string example = fmt::format("rdmalab run {}-- ibv_devinfo", choice);
     for (const Json& function : status.value("functions", Json::array())) {
-        if (function.value("netdev", "").empty()) continue;
+        if (function.value("netns", "").empty() || function.value("netdev", "").empty()) continue;
         example = fmt::format("ip netns exec {} ibv_devinfo", function.value("netns", ""));
         break;
     }
@@ -95,6 +95,12 @@ void add_up_command(CLI::App& app, Session& session) {
         ->add_option("--topology", options->card.topology,
                      "Name of a topology or a TOML file (default: loopback)")
         ->type_name("NAME|FILE");
+    command
+        ->add_option("--uplink", options->card.uplinks,
+                     "Instead of a topology: one device per network interface of this host, which "
+                     "reaches other hosts by it (needs CAP_NET_RAW); may be repeated")
+        ->type_name("NETDEV")
+        ->excludes("--topology");
     command->add_option("--name", options->card.name, "The card's name")
         ->type_name("NAME")
         ->capture_default_str();
@@ -113,6 +119,7 @@ void add_up_command(CLI::App& app, Session& session) {
         "none are seen outside. Names that are taken are an error, nothing of others is touched.\n"
         "Examples:\n"
         "  rdmalab up\n"
+        "  rdmalab up --uplink eth0\n"
         "  rdmalab up --netns && ip netns exec ns0 ibv_devices\n"
         "  rdmalab up --name lab --topology my.toml --seed 7");
     command->callback([options, &session] {

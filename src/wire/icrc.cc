@@ -106,6 +106,11 @@ Icrc Icrc::as_emitted(const Frame& frame) {
     return Icrc(crc_of_header(frame, header.data()));
 }
 
+Icrc Icrc::of_head(ByteView l3_to_bth, bool ipv6) {
+    assert(l3_to_bth.size() >= (ipv6 ? sizeof kIpv6Variant : sizeof kIpv4Variant));
+    return Icrc(crc_of_l3(l3_to_bth.data(), l3_to_bth.size(), ipv6));
+}
+
 void Icrc::add(ByteView payload) { state_ = add_bytes(state_, payload.data(), payload.size()); }
 
 std::uint32_t Icrc::value() const { return state_; }

@@ -14,6 +14,8 @@ class Icrc {
 public:
     explicit Icrc(const Frame& frame);  // masked headers from L3 to the last extension header
     static Icrc as_emitted(const Frame& frame);  // the same over the header as it was emitted
+    // Of headers that are not in a frame: from L3 to the BTH, without extension headers.
+    static Icrc of_head(ByteView l3_to_bth, bool ipv6);
     void add(ByteView payload);
     // The four bytes as they stand on the wire are this value, least significant byte first.
     std::uint32_t value() const;

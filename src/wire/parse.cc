@@ -3,6 +3,9 @@
 //
 // The steps run down the layers. Each either finds that the frame is not RoCEv2 after all, and then
 // it is an Ethernet or IP frame whose headers end there, or goes on to the next one.
+#include <algorithm>
+
+#include "wire/burst.h"
 #include "wire/checksum.h"
 #include "wire/headers.h"
 
@@ -27,6 +30,8 @@ public:
 
     ParseError run(PayloadSegment where);
     bool run_head(std::size_t length);
+    std::optional<ParseError> run_burst(std::uint32_t segment_length, std::uint32_t index,
+                                        PayloadSegment where);
 
 private:
     template <class Header>
@@ -49,6 +54,8 @@ private:
     Step parse_bth();
     Step check_payload(const Bth& bth, const OpcodeInfo& info);
     void take_icrc();
+    void give_lower_headers(std::uint32_t index, std::size_t lower, std::size_t begin,
+                            std::size_t udp_payload);
     void clear();
 
     ByteView bytes_;
@@ -203,6 +210,49 @@ ParseError Parser::run(PayloadSegment where) {
     return ParseError::kNone;
 }
 
+// The lower headers are those of the burst; from the BTH on the frame is parsed where it lies.
+std::optional<ParseError> Parser::run_burst(std::uint32_t segment_length, std::uint32_t index,
+                                            PayloadSegment where) {
+    clear();
+    for (const auto step : {&Parser::parse_ethernet, &Parser::parse_ip, &Parser::parse_l4}) {
+        if ((this->*step)() == Step::kNext) continue;
+        if (index != 0) return std::nullopt;
+        return error_ != ParseError::kNone ? error_ : ParseError::kTooShort;
+    }
+    const std::size_t lower = at_, begin = lower + std::size_t{segment_length} * index;
+    if (begin >= end_) return std::nullopt;
+    at_ = begin;
+    end_ = std::min(end_, begin + segment_length);
+    const std::size_t udp_payload = end_ - begin;
+    parse_bth();
+    if (error_ != ParseError::kNone) return error_;
+    give_lower_headers(index, lower, begin, udp_payload);
+    const auto length = static_cast<std::uint32_t>(end_ - at_);
+    if (length != 0) out_.add_segment({where.space, length, where.address + at_});
+    return ParseError::kNone;
+}
+
+void Parser::give_lower_headers(std::uint32_t index, std::size_t lower, std::size_t begin,
+                                std::size_t udp_payload) {
+    std::memcpy(out_.header.data(), bytes_.data(), lower);
+    std::memcpy(out_.header.data() + lower, bytes_.data() + begin, at_ - begin);
+    out_.header_length = static_cast<std::uint16_t>(lower + at_ - begin);
+    out_.bth_offset = static_cast<std::uint16_t>(lower);
+    const auto l4_length = static_cast<std::uint16_t>(sizeof(UdpHeader) + udp_payload);
+    header_at<UdpHeader>(out_, out_.l4_offset)->length = l4_length;
+    if (out_.l4_offset - out_.l3_offset == sizeof(Ipv6Header)) {
+        header_at<Ipv6Header>(out_, out_.l3_offset)->payload_length = l4_length;
+        return;
+    }
+    auto* const ip = header_at<Ipv4Header>(out_, out_.l3_offset);
+    const auto total = static_cast<std::uint16_t>(sizeof *ip + l4_length);
+    ip->checksum = updated_checksum(ip->checksum, ip->total_length, total);
+    ip->total_length = total;
+    const auto id = static_cast<std::uint16_t>(ip->identification + index);
+    ip->checksum = updated_checksum(ip->checksum, ip->identification, id);
+    ip->identification = id;
+}
+
 // The lower headers take 90 bytes at most (two tags, IPv4 with options), so none of them reaches
 // beyond the head.
 bool Parser::run_head(std::size_t length) {
@@ -259,6 +309,11 @@ const char* to_string(ParseError error) {
 
 ParseError parse_frame(ByteView bytes, PayloadSegment where, Frame& out) {
     return Parser(bytes, out).run(where);
+}
+
+std::optional<ParseError> parse_burst(ByteView bytes, std::uint32_t segment_length,
+                                      std::uint32_t index, PayloadSegment where, Frame& out) {
+    return Parser(bytes, out).run_burst(segment_length, index, where);
 }
 
 bool parse_head(ByteView head, std::size_t length, Frame& out) {

@@ -69,6 +69,14 @@ Json to_json(const CableCounters& counters) {
             {"overflowed", counters.overflowed}};
 }
 
+Json to_json(const Uplinks::Facts& facts, const PortCounters& counters) {
+    return {{"malformed", counters.malformed},
+            {"overruns", facts.overruns},
+            {"tx_bursts", facts.tx_bursts},
+            {"rx_bursts", facts.rx_bursts},
+            {"tx_lost", facts.tx_lost}};
+}
+
 Json to_json(const transport::EngineCounters& c) {
     return {{"tx_frames", c.tx_frames},
             {"tx_bytes", c.tx_bytes},
@@ -196,9 +204,7 @@ Json Admin::status() const {
         out["functions"].push_back(function_status(i));
     }
     out["ports"] = Json::array();
-    for (const PortConfig& port : config.ports) {
-        out["ports"].push_back({{"name", port.name}, {"pf", port.pf_device}});
-    }
+    for (std::uint32_t i = 0; i < config.ports.size(); ++i) out["ports"].push_back(port_status(i));
     out["cables"] = Json::array();
     for (std::uint32_t i = 0; i < config.cables.size(); ++i) {
         out["cables"].push_back(cable_status(i));
@@ -210,6 +216,19 @@ Json Admin::status() const {
                  {"connections", cm.connections}};
     out["attached"] = attached_programs();
     out["captures"] = captures();
+    return out;
+}
+
+Json Admin::port_status(std::uint32_t index) const {
+    const PortConfig& port = parts_.card.config().ports[index];
+    Json out = {{"name", port.name}, {"pf", port.pf_device}};
+    if (parts_.uplinks == nullptr) return out;
+    const auto facts = parts_.uplinks->facts(index);
+    if (!facts) return out;
+    out["uplink"] = {{"netdev", facts->netdev},
+                     {"mtu", facts->mtu},
+                     {"state", facts->is_up ? "up" : "down"},
+                     {"bursts", facts->has_bursts}};
     return out;
 }
 
@@ -229,11 +248,18 @@ Json Admin::function_status(std::uint32_t index) const {
             {"mac", function.mac.to_string()},
             {"ips", ips},
             {"netns", function.netns},
-            {"netdev", has_netdev(index) ? function.netdev : ""},
+            {"netdev", has_netdev(index) || is_behind_uplink(function) ? function.netdev : ""},
             {"guid", guid},
             {"rate_bps", parts_.card.rate_of(index).bits_per_second},
             {"qps", objects.qps},
             {"mrs", objects.mrs}};
+}
+
+bool Admin::is_behind_uplink(const FunctionConfig& function) const {
+    const auto& ports = parts_.card.config().ports;
+    return std::any_of(ports.begin(), ports.end(), [&](const PortConfig& port) {
+        return !port.uplink.empty() && port.pf_device == function.pf_device;
+    });
 }
 
 bool Admin::has_netdev(std::uint32_t function) const {
@@ -280,7 +306,10 @@ Json Admin::counters() const {
                 {"cables", Json::object()},
                 {"host", host_counters()}};
     for (std::uint32_t i = 0; i < config.ports.size(); ++i) {
-        out["ports"][config.ports[i].name] = to_json(parts_.card.port_counters(i));
+        Json& port = out["ports"][config.ports[i].name];
+        port = to_json(parts_.card.port_counters(i));
+        if (const auto facts = parts_.uplinks ? parts_.uplinks->facts(i) : std::nullopt)
+            merge(port, "uplink_", to_json(*facts, parts_.card.port_counters(i)));
     }
     for (std::uint32_t i = 0; i < config.functions.size(); ++i) {
         Json function = to_json(parts_.card.engine(i).counters());

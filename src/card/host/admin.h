@@ -85,6 +85,7 @@
 #include "card/host/loop_counters.h"
 #include "card/host/memory_port.h"
 #include "card/host/network.h"
+#include "card/host/uplinks.h"
 
 namespace rdmalab::card::host {
 
@@ -121,6 +122,7 @@ public:
         std::function<void()> stop;
         std::string topology, socket;
         const Network* network = nullptr;  // null: none
+        const Uplinks* uplinks = nullptr;  // null: none
     };
 
     explicit Admin(Parts parts);
@@ -135,7 +137,9 @@ private:
     Result<Json> dispatch(std::uint64_t connection, const Json& request, UniqueFd attached);
     Json status() const;
     Json counters() const;
+    Json port_status(std::uint32_t index) const;
     Json function_status(std::uint32_t index) const;
+    bool is_behind_uplink(const FunctionConfig& function) const;
     bool has_netdev(std::uint32_t function) const;
     Json cable_status(std::uint32_t index) const;
     Json attached_programs() const;

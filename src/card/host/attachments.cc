@@ -10,6 +10,7 @@
 
 #include "card/host/capture.h"
 #include "card/host/network.h"
+#include "card/host/uplinks.h"
 
 namespace rdmalab::card::host {
 
@@ -124,6 +125,20 @@ void Attachments::captured(TapPoint point, const wire::Frame& frame, bool inboun
 
 bool Attachments::deliver_to_netdev(std::uint32_t function, const wire::Frame& frame) {
     return network_ != nullptr && network_->deliver(function, frame);
+}
+
+std::size_t Attachments::send_by_uplink(std::uint32_t port, std::span<const UplinkBurst> bursts) {
+    return uplinks_ == nullptr ? bursts.size() : uplinks_->send(port, bursts);
+}
+
+std::optional<NeighbourPort::Route> Attachments::find_route(const Gid& peer) {
+    return uplinks_ == nullptr ? std::nullopt : uplinks_->find_route(peer);
+}
+
+Result<MacAddress> Attachments::find_neighbour(std::uint32_t function, const Gid& source,
+                                               const Gid& peer) {
+    if (uplinks_ == nullptr) return HostPort::find_neighbour(function, source, peer);
+    return uplinks_->find_neighbour(function, peer);
 }
 
 void Attachments::congestion_process_failed(CongestionProcessId id, pcc::ErrorReason reason) {

@@ -23,6 +23,7 @@ namespace rdmalab::card::host {
 
 class Captures;
 class Network;
+class Uplinks;
 
 class Attachments final : public HostPort {
 public:
@@ -34,6 +35,7 @@ public:
     Attachments(Poller& poller, ProcessMemory& memory) : poller_(poller), memory_(memory) {}
     void set_captures(Captures* captures) { captures_ = captures; }
     void set_network(Network* network) { network_ = network; }  // null: none
+    void set_uplinks(Uplinks* uplinks) { uplinks_ = uplinks; }  // null: none
 
     // Fresh ids, shared memory and an async pipe, whose read end comes back in `async_reader`.
     Result<Ids> create(pid_t pid, UniqueFd& async_reader);
@@ -65,6 +67,10 @@ public:
     void wake(std::atomic<std::uint32_t>& word) override;
     void captured(TapPoint point, const wire::Frame& frame, bool inbound) override;
     bool deliver_to_netdev(std::uint32_t function, const wire::Frame& frame) override;
+    std::size_t send_by_uplink(std::uint32_t port, std::span<const UplinkBurst> bursts) override;
+    std::optional<Route> find_route(const Gid& peer) override;
+    Result<MacAddress> find_neighbour(std::uint32_t function, const Gid& source,
+                                      const Gid& peer) override;
     void congestion_process_failed(CongestionProcessId id, pcc::ErrorReason reason) override;
     void notify_cm(CmSessionId session, std::uint32_t channel,
                    const abi::CmEventRecord& record) override;
@@ -89,6 +95,7 @@ private:
     CmSessions cm_sessions_{poller_};
     Captures* captures_ = nullptr;
     Network* network_ = nullptr;
+    Uplinks* uplinks_ = nullptr;
     std::uint32_t next_id_ = 1;
     std::unordered_map<OwnerId, Attachment> attachments_;
     std::vector<std::unique_ptr<SharedMemory>> dead_;

@@ -5,14 +5,17 @@
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
 
+#include <algorithm>
 #include <csignal>
 
 namespace rdmalab::card::host {
 
-Result<std::unique_ptr<Daemon>> Daemon::start(const Options& options) {
+Result<std::unique_ptr<Daemon>> Daemon::start(const Options& given) {
     std::unique_ptr<Daemon> daemon(new Daemon());
+    Options options = given;
     if (Status opened = daemon->open_descriptors(options); !opened) return opened.error();
     if (Status opened = daemon->open_network(options); !opened) return opened.error();
+    if (Status opened = daemon->open_uplinks(options.config); !opened) return opened.error();
     daemon->assemble(options);
     if (Status begun = daemon->begin(); !begun) return begun.error();
     return daemon;
@@ -51,6 +54,16 @@ Status Daemon::open_network(const Options& options) {
     return {};
 }
 
+Status Daemon::open_uplinks(CardConfig& config) {
+    const bool any = std::any_of(config.ports.begin(), config.ports.end(),
+                                 [](const PortConfig& port) { return !port.uplink.empty(); });
+    if (!any) return {};
+    auto uplinks = Uplinks::open(config);
+    if (!uplinks.ok()) return uplinks.error();
+    uplinks_ = std::move(*uplinks);
+    return {};
+}
+
 void Daemon::assemble(const Options& options) {
     attachments_ = std::make_unique<Attachments>(poller_, memory_);
     card_ = std::make_unique<Card>(options.config, *attachments_, memory_);
@@ -59,13 +72,14 @@ void Daemon::assemble(const Options& options) {
         poller_, memory_, [this](TapPoint point, bool on) { card_->set_tap(point, on); });
     attachments_->set_captures(captures_.get());
     attachments_->set_network(network_.get());
+    attachments_->set_uplinks(uplinks_.get());
     loop_ = std::make_unique<Loop>(
         Loop::Parts{*card_, *attachments_, *captures_, poller_, page_->page(), bell_.value(),
-                    options.may_spin, network_.get()},
+                    options.may_spin, network_.get(), uplinks_.get()},
         counters_);
-    admin_ = std::make_unique<Admin>(
-        Admin::Parts{*card_, *captures_, *attachments_, *congestion_, memory_, counters_,
-                     [this] { stop(); }, options.topology, socket_->path(), network_.get()});
+    admin_ = std::make_unique<Admin>(Admin::Parts{
+        *card_, *captures_, *attachments_, *congestion_, memory_, counters_, [this] { stop(); },
+        options.topology, socket_->path(), network_.get(), uplinks_.get()});
     server_ = std::make_unique<Server>(Server::Parts{*card_, *attachments_, *captures_, *admin_,
                                                      *congestion_, poller_, page_->fd(),
                                                      bell_.value(), network_.get()});
@@ -78,6 +92,10 @@ Status Daemon::begin() {
         for (const UniqueFd& listener : network_->listeners()) {
             if (Status serving = server_->serve(listener.value()); !serving) return serving;
         }
+    }
+    if (uplinks_) {
+        const auto retry = [this] { server_->retry_waiting(); };
+        if (Status started = uplinks_->start(*card_, poller_, retry); !started) return started;
     }
     return server_->serve(socket_->listener());
 }

@@ -14,6 +14,7 @@
 #include "card/host/poller.h"
 #include "card/host/server.h"
 #include "card/host/shared_memory.h"
+#include "card/host/uplinks.h"
 
 namespace rdmalab::card::host {
 
@@ -46,6 +47,7 @@ private:
     Daemon() = default;
     Status open_descriptors(const Options& options);
     Status open_network(const Options& options);
+    Status open_uplinks(CardConfig& config);
     void assemble(const Options& options);
     Status begin();
 
@@ -56,6 +58,7 @@ private:
     std::unique_ptr<CardPageMemory> page_;
     ProcessMemory memory_;
     std::unique_ptr<Network> network_;  // may be null
+    std::unique_ptr<Uplinks> uplinks_;  // may be null
     std::unique_ptr<Attachments> attachments_;
     std::unique_ptr<Card> card_;
     std::unique_ptr<CongestionProcesses> congestion_;

@@ -55,7 +55,10 @@ void Loop::run() {
     while (!stopping_) {
         now_ = monotonic_now();
         ++counters_.rounds;
-        const bool busy = parts_.card.poll(now_);
+        bool busy = parts_.card.poll(now_);
+        // Frames that keep coming are fetched between rounds, not only when somebody looks.
+        if (parts_.uplinks != nullptr && parts_.uplinks->is_busy(now_))
+            busy |= parts_.uplinks->poll();
         parts_.attachments.bury_dead();
         if (!busy) {
             ++counters_.idle_rounds;
@@ -106,12 +109,17 @@ bool Loop::wait_awake(Instant deadline) {
         ::sched_yield();
         const Instant now = monotonic_now();
         if (now >= deadline) return true;
-        // Interfaces ring no doorbell: while frames come, they are looked for as well.
-        if (parts_.network != nullptr && parts_.network->is_busy(now) && parts_.network->poll()) {
-            return true;
-        }
+        if (poll_interfaces(now)) return true;
     }
     return false;
+}
+
+// Interfaces ring no doorbell: while frames come, they are looked for as well.
+bool Loop::poll_interfaces(Instant now) {
+    bool any = false;
+    if (parts_.network != nullptr && parts_.network->is_busy(now)) any |= parts_.network->poll();
+    if (parts_.uplinks != nullptr && parts_.uplinks->is_busy(now)) any |= parts_.uplinks->poll();
+    return any;
 }
 
 void Loop::sleep(Instant deadline) {

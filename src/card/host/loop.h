@@ -22,6 +22,7 @@
 #include "card/host/network.h"
 #include "card/host/poller.h"
 #include "card/host/shared_memory.h"
+#include "card/host/uplinks.h"
 
 namespace rdmalab::card::host {
 
@@ -50,6 +51,7 @@ public:
         // Under SCHED_FIFO a spinning card would keep the clients off the processor.
         bool may_spin;
         Network* network = nullptr;  // null: none
+        Uplinks* uplinks = nullptr;  // null: none
     };
 
     Loop(const Parts& parts, LoopCounters& counters);
@@ -62,6 +64,7 @@ private:
     void look_at_descriptors();
     void wait_for_work();
     bool wait_awake(Instant deadline);
+    bool poll_interfaces(Instant now);
     void sleep(Instant deadline);
 
     Parts parts_;

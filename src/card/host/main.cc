@@ -29,6 +29,7 @@ struct CommandLine {
     std::optional<std::uint64_t> seed;
     int ready_fd = -1;
     std::string log, libraries;
+    std::vector<std::string> uplinks;
     bool realtime = false, computed_icrc = false, netns = false, clean_up = false;
 };
 
@@ -38,6 +39,10 @@ void define(CLI::App& app, CommandLine& out) {
                    fmt::format("Built-in topology ({}) or a TOML file",
                                fmt::join(builtin_topologies(), ", ")))
         ->capture_default_str();
+    app.add_option("--uplink", out.uplinks,
+                   "Instead of a topology: a card of one PF per network interface named, which is "
+                   "its way to other hosts (needs CAP_NET_RAW); may be repeated")
+        ->excludes("--topology");
     app.add_option("--name", out.name, "Name of this card")->capture_default_str();
     app.add_option("--seed", out.seed,
                    "Seed of all random choices (default: the topology's, or 1)");
@@ -147,7 +152,8 @@ int run(int argc, char** argv) {
         return complain(kExitInput, fmt::format("--ready-fd: expected an open descriptor, found {}",
                                                 options.ready_fd));
     }
-    Topology topology = load_topology(options.topology);
+    Topology topology = options.uplinks.empty() ? load_topology(options.topology)
+                                                : uplink_topology(options.uplinks);
     for (const TopologyError& error : topology.errors) complain(kExitInput, error.to_string());
     if (!topology.ok()) return kExitInput;
     topology.config.name = options.name;

@@ -230,9 +230,31 @@ void Server::handle_readable(std::uint64_t id) {
 bool Server::handle_one(Connection& connection) {
     auto message = receive_message(connection.socket.value(), received_);
     if (!message.ok()) return message.error().code == EAGAIN || message.error().code == EINTR;
-    if (message->length == 0) return false;
-    const Reply reply = answer(connection, ByteView(received_).first(message->length), *message);
+    if (message->length == 0 || !connection.waiting.empty()) return false;
+    return answer_or_wait(connection, ByteView(received_).first(message->length), *message);
+}
+
+// What only the kernel's neighbours hold up is repeated later; nobody else waits for it.
+bool Server::answer_or_wait(Connection& connection, ByteView bytes, Message& message) {
+    const Reply reply = answer(connection, bytes, message);
+    if (reply.control.status == kAwaitsNeighbour) {
+        connection.waiting.assign(bytes.begin(), bytes.end());
+        return true;
+    }
     return send(connection.socket.value(), reply) && !reply.close;
+}
+
+void Server::retry_waiting() {
+    std::vector<std::uint64_t> ids;
+    for (const auto& [id, connection] : connections_)
+        if (!connection->waiting.empty()) ids.push_back(id);
+    for (const std::uint64_t id : ids) {
+        const auto found = connections_.find(id);
+        if (found == connections_.end()) continue;
+        const std::vector<std::byte> request = std::exchange(found->second->waiting, {});
+        Message message;
+        if (!answer_or_wait(*found->second, request, message)) close(id);
+    }
 }
 
 Server::Reply Server::answer(Connection& connection, ByteView bytes, Message& message) {

@@ -45,6 +45,8 @@ public:
     // Takes over one connected socket.
     void adopt(UniqueFd socket);
     void close_all();
+    // Repeats the requests that wait for a neighbour (kAwaitsNeighbour).
+    void retry_waiting();
 
     std::vector<Client> clients() const override;
     std::size_t connection_count() const { return connections_.size(); }
@@ -68,6 +70,8 @@ private:
                    congestion.value != 0;
         }
         std::uint32_t device = 0;
+        // A request that waits for a neighbour. A client has one request under way at a time.
+        std::vector<std::byte> waiting;
     };
     struct Reply {
         Reply() = default;
@@ -89,6 +93,7 @@ private:
     void close(std::uint64_t id);
     void handle_readable(std::uint64_t id);
     bool handle_one(Connection& connection);
+    bool answer_or_wait(Connection& connection, ByteView bytes, Message& message);
     Reply answer(Connection& connection, ByteView bytes, Message& message);
     Reply dispatch(Connection& connection, abi::Op op, ByteView body, Message& message);
     Reply hello(const Connection& connection, ByteView body);

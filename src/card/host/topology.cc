@@ -93,6 +93,7 @@ public:
         read_list("port", &Parser::read_port);
         read_list("function", &Parser::read_function);
         read_list("cable", &Parser::read_cable);
+        read_list("uplink", &Parser::read_uplink);
         root_.finish();
         if (config_.functions.empty() && root_.is_absent("function")) {
             errors_.add(0, "function", "at least one [[function]]", "none");
@@ -161,7 +162,7 @@ private:
         if (is_pf && function.pf_device.empty()) function.pf_device = function.device;
         function.representor = read_name(reader, "representor", kind_known && !is_pf);
         function.netns = read_name(reader, "netns", false);
-        read_netdev(reader, function);
+        function.netdev = read_netdev(reader, false);
         read_pci(reader, function);
         read_mac(reader, function);
         read_ips(reader, function);
@@ -190,16 +191,27 @@ private:
         return true;
     }
 
-    void read_netdev(TomlReader& reader, FunctionConfig& function) {
+    // Empty when it is absent or wrong (which is then noted).
+    static std::string read_netdev(TomlReader& reader, bool required) {
         constexpr std::string_view kNetdevExpected =
             "a name of up to 15 letters, digits, '_', '-' and '.', other than \"lo\"";
         const auto text = reader.string("netdev", kNetdevExpected);
-        if (!text) return;
-        if (is_name(*text) && text->size() <= kNetdevNameMax && *text != "lo") {
-            function.netdev = *text;
-        } else {
-            reader.error("netdev", std::string(kNetdevExpected), fmt::format("\"{}\"", *text));
-        }
+        if (required && reader.is_absent("netdev")) reader.missing("netdev", kNetdevExpected);
+        if (!text) return {};
+        if (is_name(*text) && text->size() <= kNetdevNameMax && *text != "lo") return *text;
+        reader.error("netdev", std::string(kNetdevExpected), fmt::format("\"{}\"", *text));
+        return {};
+    }
+
+    void read_uplink(TomlReader& reader) {
+        TopologyLines::Uplink uplink;
+        uplink.path = reader.path();
+        uplink.port = read_name(reader, "port", true);
+        uplink.netdev = read_netdev(reader, true);
+        if (auto bursts = reader.boolean("bursts")) uplink.bursts = *bursts;
+        uplink.port_line = reader.line_of("port");
+        uplink.netdev_line = reader.line_of("netdev");
+        lines_.uplinks.push_back(std::move(uplink));
     }
 
     void read_pci(TomlReader& reader, FunctionConfig& function) {
@@ -328,6 +340,18 @@ Topology load_topology(const std::string& name_or_file) {
     text.resize(static_cast<std::size_t>(file.gcount()));
     if (text.size() > kFileBytesMax) return unreadable(name_or_file, "a file of more than 1 MiB");
     return parse_topology(text, name_or_file);
+}
+
+Topology uplink_topology(const std::vector<std::string>& netdevs) {
+    std::string text;
+    for (std::size_t i = 0; i < netdevs.size(); ++i) {
+        text += fmt::format(
+            "[[port]]\nname = \"p{0}\"\npf = \"mlx5_{0}\"\n"
+            "[[function]]\ndevice = \"mlx5_{0}\"\nkind = \"pf\"\n"
+            "[[uplink]]\nport = \"p{0}\"\nnetdev = '{1}'\n",
+            i, netdevs[i]);
+    }
+    return parse_topology(text, "--uplink");
 }
 
 std::vector<std::string_view> builtin_topologies() {

@@ -5,6 +5,7 @@
 //   [[function]]  device, kind ("pf", "vf", "sf"), pf, representor, pci, mac, ips, netns, netdev
 //   [[cable]]     name, a, b; impairments: rate, delay, jitter, loss, reorder, duplicate, corrupt,
 //                 ce, verify_icrc, for both directions or in the tables both, a_to_b, b_to_a
+//   [[uplink]]    port, netdev, bursts
 //
 // All errors of a file are collected, so that one run shows what is to be mended.
 #pragma once
@@ -39,6 +40,9 @@ Topology parse_topology(std::string_view text, std::string_view file);
 
 // A name of a built-in topology, or the path of a file (whatever has a '/' or ends in ".toml").
 Topology load_topology(const std::string& name_or_file);
+
+// A card of one PF per interface, each behind an uplink: mlx5_0, mlx5_1, ...
+Topology uplink_topology(const std::vector<std::string>& netdevs);
 
 std::vector<std::string_view> builtin_topologies();
 

@@ -129,6 +129,49 @@ private:
             check_cable_end(ends, config_.cables[i].port_a, {line.a, line.path + ".a"});
             check_cable_end(ends, config_.cables[i].port_b, {line.b, line.path + ".b"});
         }
+        Unique netdevs("a network interface", errors_);
+        for (const TopologyLines::Uplink& uplink : lines_.uplinks) {
+            check_cable_end(ends, uplink.port, {uplink.port_line, uplink.path + ".port"});
+            netdevs.claim(uplink.netdev, {uplink.netdev_line, uplink.path + ".netdev"});
+            join_uplink(uplink);
+        }
+    }
+
+    void join_uplink(const TopologyLines::Uplink& uplink) {
+        for (PortConfig& port : config_.ports) {
+            if (port.name != uplink.port || uplink.port.empty()) continue;
+            port.uplink = uplink.netdev;
+            port.may_burst = uplink.bursts;
+            check_pf_of_uplink(uplink, port.pf_device);
+        }
+    }
+
+    // Device and interface are one: the PF alone is behind an uplink, and its MAC is not ours to
+    // choose.
+    void check_pf_of_uplink(const TopologyLines::Uplink& uplink, const std::string& pf) {
+        for (std::size_t i = 0; i < config_.functions.size(); ++i) {
+            const FunctionConfig& function = config_.functions[i];
+            const auto& line = lines_.functions[i];
+            if (function.pf_device != pf || !line.kind_known) continue;
+            if (function.kind != FunctionKind::kPf) {
+                errors_.add(line.pf, line.path + ".pf",
+                            fmt::format("a PF without an uplink (VFs and SFs share no interface "
+                                        "of the host)"),
+                            fmt::format("\"{}\", which has the uplink {}", pf, uplink.netdev));
+            } else if (function.mac != MacAddress{}) {
+                errors_.add(line.mac, line.path + ".mac",
+                            fmt::format("nothing: the PF has the MAC address of its uplink {}",
+                                        uplink.netdev),
+                            fmt::format("\"{}\"", function.mac.to_string()));
+            }
+        }
+        const auto ports =
+            std::count_if(config_.ports.begin(), config_.ports.end(),
+                          [&](const PortConfig& port) { return port.pf_device == pf; });
+        if (ports > 1) {
+            errors_.add(uplink.port_line, uplink.path + ".port", "the only port of its PF",
+                        fmt::format("one of {} ports of {}", ports, pf));
+        }
     }
 
     void check_cable_end(Unique& ends, const std::string& port, Place place) {

@@ -25,9 +25,16 @@ struct TopologyLines {
         std::string path;
         std::uint32_t name, a, b;
     };
+    // Becomes part of its port when it has been checked.
+    struct Uplink {
+        std::string path, port, netdev;
+        bool bursts = true;
+        std::uint32_t port_line = 0, netdev_line = 0;
+    };
     std::vector<Port> ports;
     std::vector<Function> functions;
     std::vector<Cable> cables;
+    std::vector<Uplink> uplinks;
 };
 
 // Linux names network interfaces with up to 15 characters.

@@ -65,6 +65,7 @@ std::string usage(const std::string& program) {
         "  {0} [flags]              on one host: the server\n"
         "  {0} [flags] -n HOST      on the other: the client, which starts the server if it has "
         "to\n"
+        "  {0} report RESULTS.json  a page with charts of a JSON report (-j); see report --help\n"
         "\n",
         program);
 }
@@ -93,7 +94,7 @@ std::string words_of(const Parameter& parameter) {
 }
 
 std::string bash_script() {
-    std::string flags = "--help --version --completion", cases;
+    std::string flags = "report --help --version --completion", cases;
     for (const Parameter& parameter : parameters()) {
         flags += fmt::format(" --{}", parameter.name);
         if (parameter.letter != 0) flags += fmt::format(" -{}", parameter.letter);
@@ -138,12 +139,16 @@ std::string zsh_script() {
             out += fmt::format("  '-{}[{}]{}' \\\n", parameter.letter, help, tail);
         }
     }
-    return out + "  '--help[help]' '--version[version]'\n";
+    return out + "  '--help[help]' '--version[version]' '1::command:(report)' '2::report:_files'\n";
 }
 
 std::string fish_script() {
     std::string out;
     for (const char* program : {"rdma_perftest", "doca_perftest"}) {
+        out += fmt::format(
+            "complete -c {} -n __fish_use_subcommand -a report -d 'a page with charts of a JSON "
+            "report'\n",
+            program);
         for (const Parameter& parameter : parameters()) {
             out += fmt::format("complete -c {} -f -l {}", program, parameter.name);
             if (parameter.letter != 0) out += fmt::format(" -s {}", parameter.letter);

@@ -19,9 +19,9 @@ bool Live::is_measuring() {
     return true;
 }
 
-Interval Live::interval_of(double iterations_per_second) const {
+Interval Live::interval_of(double at_s, double iterations_per_second) const {
     double bits = static_cast<double>(plan_.bytes_per_iteration()) * 8;
-    return {iterations_per_second * bits * 1e-9,
+    return {at_s, iterations_per_second * bits * 1e-9,
             iterations_per_second * static_cast<double>(plan_.operations.size()) * 1e-6};
 }
 
@@ -40,15 +40,15 @@ void Live::tick() {
     }
     double elapsed = static_cast<double>(now - last_ns_) * 1e-9;
     if (elapsed < plan_.report_interval_s) return;
-    Interval own = interval_of(static_cast<double>(iterations - last_iterations_) / elapsed);
-    own_.add(own);
     double at = static_cast<double>(now - begun_ns_) * 1e-9;
+    Interval own = interval_of(at, static_cast<double>(iterations - last_iterations_) / elapsed);
+    own_.add(own);
     FILE* out = json_on_stdout_ ? stderr : stdout;
-    fmt::print(out, "{}", text_interval(at, plan_.bidirectional ? "->" : "", own));
+    fmt::print(out, "{}", text_interval(plan_.bidirectional ? "->" : "", own));
     if (plan_.bidirectional) {
-        Interval peer = interval_of(session_.peer_iterations_per_second());
+        Interval peer = interval_of(at, session_.peer_iterations_per_second());
         peer_.add(peer);
-        fmt::print(out, "{}", text_interval(at, "<-", peer));
+        fmt::print(out, "{}", text_interval("<-", peer));
     }
     fflush(out);
     last_ns_ = now;

@@ -16,7 +16,7 @@ public:
 
 private:
     bool is_measuring();
-    Interval interval_of(double iterations_per_second) const;
+    Interval interval_of(double at_s, double iterations_per_second) const;
 
     const Plan& plan_;
     Crew& crew_;

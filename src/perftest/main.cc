@@ -2,12 +2,14 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <string_view>
 
 #include "perftest/client.h"
 #include "perftest/device.h"
 #include "perftest/failure.h"
 #include "perftest/options.h"
 #include "perftest/quantity.h"
+#include "perftest/report_page.h"
 #include "perftest/require.h"
 #include "perftest/server.h"
 
@@ -47,6 +49,9 @@ int run(const char* path, const CommandLine& command) {
 int main(int argc, char** argv) {
     using namespace rdmalab::perftest;
     try {
+        if (argc > 1 && std::string_view(argv[1]) == "report") {
+            return run_report_command(argv[0], {argv + 2, argv + argc});
+        }
         CommandLine command = read_command_line(argc, argv);
         if (!command.errors.empty()) return report_errors(command, command.errors);
         if (command.print) {

@@ -140,6 +140,7 @@ void IntervalSummary::add(const Interval& interval) {
     max_gbps = std::max(max_gbps, interval.gbps);
     sum_gbps += interval.gbps;
     ++count;
+    if (samples.size() < kSamplesMax) samples.push_back(interval);
 }
 
 namespace {

@@ -61,9 +61,12 @@ std::vector<QpShare> qp_shares(const Plan& plan, const ProcessResult& result);
 
 // A live sample, and what is kept of all of them.
 struct Interval {
+    double at_s = 0;  // its end, since the window began
     double gbps = 0, mpps = 0;
 };
 struct IntervalSummary {
+    static constexpr std::size_t kSamplesMax = 10'000;  // later ones are in the summary only
+    std::vector<Interval> samples;
     std::uint64_t count = 0;
     double min_gbps = 0, max_gbps = 0, sum_gbps = 0;
     void add(const Interval& interval);

@@ -105,10 +105,15 @@ Json end_json(const Json& end) {
 }
 
 Json intervals_json(const IntervalSummary& intervals) {
+    Json samples = Json::array();
+    for (const Interval& each : intervals.samples) {
+        samples.push_back({{"sec", finite(each.at_s)}, {"bwGbSec", finite(each.gbps)}});
+    }
     return {{"count", intervals.count},
             {"minGbSec", finite(intervals.min_gbps)},
             {"avgGbSec", finite(intervals.mean_gbps())},
-            {"maxGbSec", finite(intervals.max_gbps)}};
+            {"maxGbSec", finite(intervals.max_gbps)},
+            {"samples", samples}};
 }
 
 Json connection_json(const Outcome& outcome, std::size_t index) {
@@ -230,8 +235,9 @@ Result<Direction> read_direction(const Json& json) {
     out.requesters = std::move(*requesters);
     out.responders = std::move(*responders);
     const Json& intervals = json.at("intervals");
-    out.intervals = {intervals.at(0).get<std::uint64_t>(), intervals.at(1).get<double>(),
-                     intervals.at(2).get<double>(), intervals.at(3).get<double>()};
+    for (const Json& each : intervals) {
+        out.intervals.add({each.at(0).get<double>(), each.at(1).get<double>(), 0});
+    }
     return out;
 }
 
@@ -283,39 +289,43 @@ std::string default_report_path() {
     return "./perftest_results_" + compact + "Z.json";
 }
 
-Status write_report(const std::string& path, const Json& report) {
+Status write_whole(const std::string& path, const std::string& text) {
     std::string temporary = fmt::format("{}.{}.tmp", path, getpid());
-    auto failed = [&](const char* what) {
+    auto failed = [&]() {
         int error = errno;
         unlink(temporary.c_str());
-        return Error{error, fmt::format("cannot {} {}: {}", what, path, strerror(error))};
+        return Error{error, fmt::format("cannot write {}: {}", path, strerror(error))};
     };
     FILE* file = fopen(temporary.c_str(), "wxe");
-    if (file == nullptr) return failed("write");
-    std::string text = to_text(report, 2) + "\n";
+    if (file == nullptr) return failed();
     bool written = fwrite(text.data(), 1, text.size(), file) == text.size();
     written = fflush(file) == 0 && fsync(fileno(file)) == 0 && written;
     int error = errno;
     fclose(file);
     errno = error;
-    if (!written) return failed("write");
-    if (rename(temporary.c_str(), path.c_str()) != 0) return failed("write");
+    if (!written) return failed();
+    if (rename(temporary.c_str(), path.c_str()) != 0) return failed();
     return Status();
+}
+
+Status write_report(const std::string& path, const Json& report) {
+    return write_whole(path, to_text(report, 2) + "\n");
 }
 
 Json outcome_message(const Outcome& outcome) {
     Json directions = Json::array();
     for (const Direction& direction : outcome.directions) {
-        const IntervalSummary& intervals = direction.intervals;
-        directions.push_back(
-            {{"sourceHost", direction.source_host},
-             {"sourceDevice", direction.source_device},
-             {"destinationHost", direction.destination_host},
-             {"destinationDevice", direction.destination_device},
-             {"requesters", results_message(direction.requesters)},
-             {"responders", results_message(direction.responders)},
-             {"intervals",
-              {intervals.count, intervals.min_gbps, intervals.max_gbps, intervals.sum_gbps}}});
+        Json intervals = Json::array();
+        for (const Interval& each : direction.intervals.samples) {
+            intervals.push_back({each.at_s, each.gbps});
+        }
+        directions.push_back({{"sourceHost", direction.source_host},
+                              {"sourceDevice", direction.source_device},
+                              {"destinationHost", direction.destination_host},
+                              {"destinationDevice", direction.destination_device},
+                              {"requesters", results_message(direction.requesters)},
+                              {"responders", results_message(direction.responders)},
+                              {"intervals", std::move(intervals)}});
     }
     return {{"client", outcome.client},
             {"server", outcome.server},

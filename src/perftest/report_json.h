@@ -12,7 +12,8 @@ inline constexpr char kSchemaVersion[] = "1.4.0";
 Json report_json(const Outcome& outcome);
 // Of a run that failed before it had an outcome.
 Json error_json(const Json& scenario, const std::string& error);
-// Writes a temporary file beside it and renames it: a reader never sees half a report.
+// Writes a temporary file beside it and renames it: a reader never sees half of it.
+Status write_whole(const std::string& path, const std::string& text);
 Status write_report(const std::string& path, const Json& report);
 // ./perftest_results_<UTC time>.json
 std::string default_report_path();

@@ -207,9 +207,9 @@ std::string text_report(const Outcome& outcome) {
     return out;
 }
 
-std::string text_interval(double at_s, const char* label, const Interval& interval) {
-    return fmt::format("{:8.1f} s {} BW: {:>10} [Gbit/sec]  Message Rate: {:>10} [Mpps]\n", at_s,
-                       label, decimals(interval.gbps, 2), rate_text(interval.mpps));
+std::string text_interval(const char* label, const Interval& interval) {
+    return fmt::format("{:8.1f} s {} BW: {:>10} [Gbit/sec]  Message Rate: {:>10} [Mpps]\n",
+                       interval.at_s, label, decimals(interval.gbps, 2), rate_text(interval.mpps));
 }
 
 }  // namespace rdmalab::perftest

@@ -11,6 +11,6 @@ namespace rdmalab::perftest {
 std::string text_heading(const Outcome& outcome);
 // The numbers, and what was judged by them.
 std::string text_report(const Outcome& outcome);
-std::string text_interval(double at_s, const char* label, const Interval& interval);
+std::string text_interval(const char* label, const Interval& interval);
 
 }  // namespace rdmalab::perftest

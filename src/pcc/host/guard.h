@@ -40,7 +40,7 @@ public:
             return false;
         }
         is_inside_.store(true, std::memory_order_release);
-        call();
+        call_apart(call);
         is_inside_.store(false, std::memory_order_release);
         leave();
         return true;
@@ -56,6 +56,13 @@ public:
     void interrupt();
 
 private:
+    // In a frame of its own: the jump leaves it behind, and the frame that it returns to has kept
+    // nothing of the call in registers.
+    template <class Call>
+    [[gnu::noinline]] static void call_apart(Call& call) {
+        call();
+    }
+
     friend struct GuardHandlers;
     void enter();
     void leave();

@@ -22,9 +22,10 @@ inline constexpr std::uint32_t kSmallPayloadMax =
 inline constexpr std::uint32_t kReadsMax = 16;  // RDMA reads and atomics outstanding per QP
 inline constexpr std::uint64_t kMessageMax = 1ull << 31;  // 2 GiB, IBTA vol. 1, 9.7.7
 inline constexpr std::uint32_t kMtuMax = 4'096;
-inline constexpr std::uint32_t kGidMax = 16;         // entries of a function's GID table
-inline constexpr std::uint32_t kFunctionMax = 64;    // functions of one card
-inline constexpr std::uint32_t kContextMax = 1'024;  // attachments of one card
+inline constexpr std::uint32_t kRawFrameMax = 9'216;  // a frame of a raw packet QP: a jumbo frame
+inline constexpr std::uint32_t kGidMax = 16;          // entries of a function's GID table
+inline constexpr std::uint32_t kFunctionMax = 64;     // functions of one card
+inline constexpr std::uint32_t kContextMax = 1'024;   // attachments of one card
 inline constexpr std::uint32_t kMcastGroupMax = 8'192;
 inline constexpr std::uint32_t kMcastQpMax = 256;  // QPs per group
 // CM connections of one function, with those in timewait: one per QP, and more cannot be accepted.

@@ -14,6 +14,8 @@
 #include "card/doorbells.h"
 #include "card/flow_service.h"
 #include "card/function.h"
+#include "card/icrc_check.h"
+#include "card/rule_delivery.h"
 #include "card/switchboard.h"
 #include "card/verbs_values.h"
 #include "wire/headers.h"
@@ -42,20 +44,6 @@ void copy_text(char (&to)[Size], const std::string& from) {
     std::memcpy(to, from.data(), length);
 }
 
-// Of a frame that came from bytes; the engine looks after those whose ICRC is elided. The CRC
-// covers the pad too, which stands right behind the payload.
-bool icrc_is_right(const wire::Frame& frame) {
-    if (frame.icrc_state != wire::IcrcState::kPresent) return true;
-    wire::Icrc icrc(frame);
-    for (unsigned i = 0; i < frame.segment_count; ++i) {
-        const wire::PayloadSegment& segment = frame.segments[i];
-        if (segment.space != kCardSpace) return false;
-        const std::size_t pad = i + 1 == frame.segment_count ? (0u - frame.payload_length) & 3 : 0;
-        icrc.add({reinterpret_cast<const std::byte*>(segment.address), segment.length + pad});
-    }
-    return icrc.value() == frame.icrc;
-}
-
 // Management datagrams go to the connection manager, all else to the engine.
 bool is_for_gsi(const wire::Frame& frame) {
     return wire::is_roce(frame) &&
@@ -69,6 +57,9 @@ struct Card::Impl final : FrameSink {
     Impl(const CardConfig& given, HostPort& host_port, transport::MemoryPort& memory_port);
 
     void deliver(std::uint32_t function, wire::Frame& frame, Instant now) override;
+    bool departs(std::uint32_t function, const wire::Frame& frame, Instant now) override;
+    bool keeps_payload() const override;
+    void deliver_plain(Function& receiver, wire::Frame& frame, Instant now);
     bool scan_doorbells();
     bool handle_timeouts(Instant now);
     bool has_work(const Function& function) const;
@@ -85,6 +76,7 @@ struct Card::Impl final : FrameSink {
     transport::MemoryPort& memory;
     AddressBook addresses;
     Control control;
+    RuleDelivery rules;
     std::vector<transport::CopyFault> faults;  // of this round
     std::vector<std::unique_ptr<Function>> functions;
     Switchboard switchboard;
@@ -102,6 +94,7 @@ Card::Impl::Impl(const CardConfig& given, HostPort& host_port, transport::Memory
       memory(memory_port),
       addresses(config, host),
       control(host, addresses),
+      rules(memory),
       switchboard(config, host, memory, *this, faults),
       flow(config, switchboard),
       cm(config, host) {
@@ -112,6 +105,7 @@ Card::Impl::Impl(const CardConfig& given, HostPort& host_port, transport::Memory
         engine.port_mtu = config.port_mtu;
         engine.seed = config.seed * 0x9e37'79b9'7f4a'7c15 + i;
         functions.push_back(std::make_unique<Function>(engine, host, memory));
+        functions.back()->set_flow_steering(config.functions[i].flow_steering);
         const std::vector<Gid>& gids = addresses.gids(i);
         for (std::size_t k = 0; k < gids.size(); ++k) {
             functions.back()->engine().set_gid(static_cast<std::uint8_t>(k), gids[k]);
@@ -134,9 +128,13 @@ Context* Card::Impl::find(OwnerId owner) const {
 
 // --- A round
 
+// In the order that man page ibv_create_flow(3) gives: rules of verbs, RDMA, the network interface,
+// and what is left to default rules.
 void Card::Impl::deliver(std::uint32_t function, wire::Frame& frame, Instant now) {
-    if (!wire::is_roce(frame) && host.deliver_to_netdev(function, frame)) return;
     Function& receiver = *functions[function];
+    const ReceiveSteering& steering = receiver.steering();
+    if (steering.sees_arrivals() && rules.arrive(receiver, frame, now)) return;
+    if (!wire::is_roce(frame)) return deliver_plain(receiver, frame, now);
     receiver.touch();
     if (!icrc_is_right(frame)) return receiver.engine().count_icrc_error();
     if (is_for_gsi(frame)) {
@@ -144,7 +142,34 @@ void Card::Impl::deliver(std::uint32_t function, wire::Frame& frame, Instant now
         if (congestion->handle_mad(function, frame, now)) return;
         return cm.handle_frame(function, frame, now);
     }
+    if (steering.has_defaults() && !receiver.engine().is_claimed(frame) &&
+        rules.fall_through(receiver, frame, now))
+        return;
     receiver.engine().handle_frame(frame, now);
+}
+
+// A network interface gets what is addressed to it or to a group. Which groups it has joined is not
+// known here, so default rules get theirs as well; while there are none, the interface gets all.
+void Card::Impl::deliver_plain(Function& receiver, wire::Frame& frame, Instant now) {
+    const MacAddress to = wire::destination_mac(frame);
+    const bool has_defaults = receiver.steering().has_defaults();
+    const bool is_group = to.is_multicast();
+    bool is_taken = false;
+    if (!has_defaults || is_group || to == receiver.engine().config().mac)
+        is_taken = host.deliver_to_netdev(receiver.index(), frame);
+    if (is_taken && !(is_group && has_defaults)) return;
+    receiver.touch();
+    if (has_defaults) is_taken |= rules.fall_through(receiver, frame, now);
+    if (!is_taken) receiver.engine().handle_frame(frame, now);  // counts it
+}
+
+bool Card::Impl::departs(std::uint32_t function, const wire::Frame& frame, Instant now) {
+    return !rules.depart(*functions[function], frame, now);
+}
+
+bool Card::Impl::keeps_payload() const {
+    return std::any_of(functions.begin(), functions.end(),
+                       [](const auto& function) { return function->steering().rule_count() != 0; });
 }
 
 bool Card::Impl::scan_doorbells() {
@@ -297,7 +322,9 @@ ControlReply Card::describe_context(OwnerId owner) const {
                                          .xrcd_max = limits::kXrcdMax,
                                          .dm_max = limits::kDmMax,
                                          .device = device,
-                                         .reserved = 0});
+                                         .features = context->function->has_flow_steering()
+                                                         ? std::uint32_t{abi::kFlowSteering}
+                                                         : 0});
 }
 
 void Card::close_context(OwnerId owner) {
@@ -473,6 +500,9 @@ void Card::set_tap(TapPoint point, bool on) { impl_->switchboard.set_tap(point, 
 
 const transport::Engine& Card::engine(std::uint32_t function) const {
     return impl_->functions[function]->engine();
+}
+std::size_t Card::flow_rule_count(std::uint32_t function) const {
+    return impl_->functions[function]->steering().rule_count();
 }
 const transport::CmCounters& Card::cm_counters(std::uint32_t function) const {
     return impl_->cm.counters(function);

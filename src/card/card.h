@@ -138,7 +138,7 @@ public:
     // abi::OpenContextReply.
     ControlReply open_context(OwnerId owner, SpaceId space, std::uint32_t device);
     void close_context(OwnerId owner);
-    // All ops from kQueryPort to kResolveAddress of an attached client; `channel` ops only bookkeep
+    // All ops from kQueryPort to kCreateHashQp of an attached client; `channel` ops only bookkeep
     // (the host makes the pipe). `now` as in poll.
     // `speaker`: the memory that addresses in the request belong to, when it is not that of
     // open_context (several processes may share a context).
@@ -204,6 +204,7 @@ public:
 
     // --- Facts.
     const transport::Engine& engine(std::uint32_t function) const;
+    std::size_t flow_rule_count(std::uint32_t function) const;
     const transport::CmCounters& cm_counters(std::uint32_t function) const;
     CmCounts cm_counts() const;
     PortCounters port_counters(std::uint32_t port) const;

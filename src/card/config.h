@@ -47,6 +47,7 @@ struct FunctionConfig {
     std::string netns;        // ns0; used only with --netns
     std::string netdev;       // its network interface there: enp3s0f0s0
     MacAddress mac;
+    bool flow_steering = true;                 // ibv_create_flow works; otherwise it is ENXIO
     std::vector<Gid> ips;                      // GIDs behind the link-local one, in order
     std::vector<std::uint8_t> prefix_lengths;  // of the networks of `ips`, same order
 };

@@ -66,6 +66,7 @@ ControlReply Control::handle(Context& context, abi::Op op, ByteView body, Instan
         case abi::Op::kOpenQp:
             return call(&Control::open_qp);
         default:
+            if (op >= abi::Op::kCreateFlow) return handle_rules(context, op, body);
             return handle_memory(context, op, body);
     }
 }
@@ -73,6 +74,7 @@ ControlReply Control::handle(Context& context, abi::Op op, ByteView body, Instan
 // The engine lets go first: it refers to rings, never the other way round.
 void Control::release(Context& context) {
     pass_on_targets(context);
+    context.function->steering().release(context.owner);
     context.function->engine().release_owner(context.owner);
     context.function->forget_closed_xrcds();
     for (auto& [handle, dm] : context.dms) {

@@ -10,6 +10,7 @@
 #include "card/address_book.h"
 #include "card/card.h"
 #include "card/objects.h"
+#include "card/rule_abi.h"
 
 namespace rdmalab::card {
 
@@ -28,6 +29,7 @@ private:
                                 ControlReply (Control::*method)(Context&, const Request&),
                                 ByteView body);
     ControlReply handle_memory(Context& context, abi::Op op, ByteView body);
+    ControlReply handle_rules(Context& context, abi::Op op, ByteView body);
 
     ControlReply query_gids(Context& context);
     ControlReply alloc_pd(Context& context);
@@ -66,6 +68,13 @@ private:
     ControlReply destroy_ah(Context& context, const abi::HandleRequest& request);
     ControlReply attach_multicast(Context& context, const abi::McastRequest& request);
     ControlReply detach_multicast(Context& context, const abi::McastRequest& request);
+
+    ControlReply create_flow(Context& context, const abi::CreateFlowRequest& request);
+    ControlReply destroy_flow(Context& context, const abi::HandleRequest& request);
+    ControlReply create_counters(Context& context);
+    ControlReply destroy_counters(Context& context, const abi::HandleRequest& request);
+    ControlReply read_counters(Context& context, const abi::HandleRequest& request);
+    ControlReply create_hash_qp(Context& context, const abi::CreateHashQpRequest& request);
 
     bool allocate(OwnerId owner, std::uint64_t length, MappedRegion& out);
     void free(OwnerId owner, MappedRegion& region);

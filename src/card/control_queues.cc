@@ -291,11 +291,11 @@ int Control::take_queues(Context& context, const abi::CreateQpRequest& request, 
 ControlReply Control::create_qp(Context& context, const abi::CreateQpRequest& request) {
     const auto type = qp_type_from_verbs(request.type);
     if (!type) return failure(EINVAL, "no such QP type");
-    if (*type == QpType::kRaw) return failure(EOPNOTSUPP, "QP type not supported");
     std::optional<abi::CreateQpReply> shape = shape_of(request, *type);
     if (!shape) return failure(EINVAL, "a capacity is above the limit of the device");
     auto qp = std::make_unique<QpRecord>();
     qp->owner = context.owner;
+    qp->type = *type;
     qp->is_target = *type == QpType::kXrcRecv;
     if (take_queues(context, request, *qp) != 0) return failure(EINVAL, "no such CQ or SRQ");
     if (!allocate_rings(context, *qp, *shape, *type)) {

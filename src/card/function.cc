@@ -26,6 +26,12 @@ void Context::free_slot(std::uint32_t slot) {
     free_slots.push_back(slot);
 }
 
+namespace {
+bool looks_inside_of(const HashSpread& spread) {
+    return spread.is_inner || (spread.fields & kHashEspSpi) != 0;
+}
+}  // namespace
+
 Function::Function(const transport::EngineConfig& config, HostPort& host,
                    transport::MemoryPort& memory)
     : host_(host), engine_(config, memory, *this, *this) {}
@@ -39,6 +45,22 @@ void Function::remove(const SrqRecord& srq) { srqs_.erase(srq.id.value); }
 void Function::remove(const QpRecord& qp) {
     qps_.erase(qp.qpn.value);
     std::erase(broken_qps_, &qp);
+    if (qp.may_have_rules) steering_.remove_rules_of(qp.qpn);
+    if (const auto spread = spreads_.find(qp.qpn.value); spread != spreads_.end()) {
+        inner_spreads_ -= looks_inside_of(spread->second);
+        spreads_.erase(spread);
+    }
+}
+
+void Function::add_spread(Qpn qpn, HashSpread spread) {
+    inner_spreads_ += looks_inside_of(spread);
+    spreads_.emplace(qpn.value, std::move(spread));
+}
+
+const HashSpread* Function::find_spread(Qpn qpn) const {
+    if (spreads_.empty()) return nullptr;
+    const auto found = spreads_.find(qpn.value);
+    return found == spreads_.end() ? nullptr : &found->second;
 }
 
 void Function::forget_closed_xrcds() {

@@ -10,6 +10,8 @@
 
 #include "card/id_map.h"
 #include "card/objects.h"
+#include "card/receive_hash.h"
+#include "card/receive_steering.h"
 #include "transport/engine.h"
 
 namespace rdmalab::card {
@@ -50,6 +52,16 @@ public:
     void add_dm_bytes(std::uint64_t bytes) { dm_bytes_ += bytes; }
     void remove_dm_bytes(std::uint64_t bytes) { dm_bytes_ -= bytes; }
 
+    // --- Flow rules, and the raw packet QPs that spread what they get.
+    ReceiveSteering& steering() { return steering_; }
+    const ReceiveSteering& steering() const { return steering_; }
+    bool has_flow_steering() const { return has_flow_steering_; }
+    void set_flow_steering(bool on) { has_flow_steering_ = on; }
+    void add_spread(Qpn qpn, HashSpread spread);
+    const HashSpread* find_spread(Qpn qpn) const;
+    // The headers that a frame keeps do not suffice.
+    bool looks_inside() const { return steering_.looks_inside() || inner_spreads_ != 0; }
+
     // The engine has something to commit in this round.
     void touch() { is_touched_ = true; }
     bool is_touched() const { return is_touched_; }
@@ -86,6 +98,10 @@ private:
     std::map<FileId, XrcdId> xrcds_;
     std::unordered_map<std::uint32_t, XrcTarget> targets_;
     std::uint64_t dm_bytes_ = 0;
+    ReceiveSteering steering_;
+    bool has_flow_steering_ = true;
+    std::unordered_map<std::uint32_t, HashSpread> spreads_;  // by QPN
+    std::size_t inner_spreads_ = 0;                          // ... by inner headers or SPI
     std::vector<CqRecord*> touched_cqs_;
     std::vector<CqRecord*> moderated_cqs_;  // hold an event back
     std::vector<QpRecord*> broken_qps_;

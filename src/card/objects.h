@@ -62,7 +62,9 @@ struct QpRecord {
     SendRing send;
     RecvRing recv;
     bool is_settled = false;  // a broken ring was dealt with
-    bool is_target = false;   // XRC receive: Function::targets knows who shares it
+    transport::QpType type{};
+    bool may_have_rules = false;
+    bool is_target = false;  // XRC receive: Function::targets knows who shares it
 };
 
 // One attachment. Its maps own the records; the function's tables point to them.

@@ -6,7 +6,8 @@
 namespace rdmalab::card {
 namespace {
 
-constexpr std::uint32_t kTunnelLayers = ~0u << flow::kInnerShift;
+// Headers that stand in what a frame of the card has for payload.
+constexpr std::uint32_t kInsideLayers = ~0u << flow::kInnerShift | flow::kRuleEsp;
 
 template <class Map>
 std::uint32_t next_handle(const Map& map, std::uint32_t& last) {
@@ -37,7 +38,8 @@ std::optional<ReceiveSteering::Stage> ReceiveSteering::stage_of(
 }
 
 int ReceiveSteering::check(OwnerId owner, const abi::CreateFlowRequest& request) const {
-    constexpr std::uint32_t kFlags = abi::kFlowDontTrap | abi::kFlowEgress;
+    constexpr std::uint32_t kFlags =
+        abi::kFlowAllowLoopBack | abi::kFlowDontTrap | abi::kFlowEgress;
     constexpr std::uint32_t kActions = abi::kFlowTag | abi::kFlowDrop;
     if ((request.flags & ~kFlags) != 0 || (request.actions & ~kActions) != 0) return EINVAL;
     if (request.priority > 0xffff || request.counter_count > abi::kFlowCountersMax) return EINVAL;
@@ -67,7 +69,10 @@ Result<std::uint32_t> ReceiveSteering::create_rule(OwnerId owner,
     if ((request.actions & abi::kFlowTag) != 0) rule.to.tag = request.tag;
     rule.drops = (request.actions & abi::kFlowDrop) != 0;
     rule.is_egress = stage == Stage::kEgress;
-    rule.looks_inside = (request.match.layers & kTunnelLayers) != 0;
+    // What is sent meets rules for it whoever sends.
+    rule.sees_own = rule.is_egress || stage == Stage::kSniffer ||
+                    (request.flags & abi::kFlowAllowLoopBack) != 0;
+    rule.looks_inside = (request.match.layers & kInsideLayers) != 0;
     rule.counters.assign(request.counters.begin(),
                          request.counters.begin() + request.counter_count);
     // An egress rule that only counts lets the frame go.

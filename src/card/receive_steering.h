@@ -6,6 +6,9 @@
 //   (the RoCE transport and the network interface: not here)
 //   default rules     what nobody took
 // Rules for frames that are sent (EGRESS) only drop and count.
+//
+// What a QP sends and the card brings back to the same function does not meet the QP's own rules
+// but for those that ask for it (ALLOW_LOOP_BACK).
 #pragma once
 
 #include <array>
@@ -27,6 +30,13 @@ struct SteeredTo {
     std::optional<std::uint32_t> tag;
 };
 
+// A frame as the rules see it.
+struct SteeredFrame {
+    flow::FlatFrame flat;
+    std::size_t length = 0;
+    Qpn sender{};  // the QP of this function that has sent it; 0: none has
+};
+
 class ReceiveSteering {
 public:
     // The QP exists, is the owner's and may have rules. The handle, or EINVAL or ENOMEM.
@@ -42,28 +52,34 @@ public:
     bool sees_arrivals() const { return has(Stage::kNormal) || has(Stage::kSniffer); }
     bool sees_departures() const { return has(Stage::kEgress) || has(Stage::kSniffer); }
     bool has_defaults() const { return has(Stage::kMulticastDefault) || has(Stage::kDefault); }
-    // Does any rule look into tunnels? (The first bytes of such frames do not suffice.)
+    // Does any rule look behind IP or into tunnels? (The headers that a frame keeps do not
+    // suffice.)
     bool looks_inside() const { return inner_rules_ != 0; }
 
     // `take(SteeredTo)` for each QP that gets the frame. True: a rule took it from those behind.
     template <class Take>
-    bool arrive(const flow::FlatFrame& frame, std::size_t length, Take&& take) {
-        visit(Stage::kSniffer, frame, length, take);
-        return visit(Stage::kNormal, frame, length, take);
+    bool arrive(const SteeredFrame& frame, Take&& take) {
+        visit(Stage::kSniffer, frame, take);
+        return visit(Stage::kNormal, frame, take);
+    }
+    // A frame that this function itself has sent elsewhere.
+    template <class Take>
+    void loop_back(const SteeredFrame& frame, Take&& take) {
+        visit(Stage::kNormal, frame, take);
     }
     // A frame that nobody took.
     template <class Take>
-    bool fall_through(const flow::FlatFrame& frame, bool is_multicast, std::size_t length,
-                      Take&& take) {
-        if (is_multicast && visit(Stage::kMulticastDefault, frame, length, take)) return true;
-        return visit(Stage::kDefault, frame, length, take);
+    bool fall_through(const SteeredFrame& frame, bool is_multicast, Take&& take) {
+        if (is_multicast && visit(Stage::kMulticastDefault, frame, take)) return true;
+        return visit(Stage::kDefault, frame, take);
     }
     // True: a rule drops it.
     template <class Take>
-    bool depart(const flow::FlatFrame& frame, std::size_t length, Take&& take) {
-        visit(Stage::kSniffer, frame, length, take);
-        return visit(Stage::kEgress, frame, length, take);
+    bool depart(const SteeredFrame& frame, Take&& take) {
+        visit(Stage::kSniffer, frame, take);
+        return visit(Stage::kEgress, frame, take);
     }
+    bool sees_loop_back() const { return has(Stage::kNormal); }
 
 private:
     enum class Stage : std::uint8_t { kSniffer, kNormal, kMulticastDefault, kDefault, kEgress };
@@ -77,6 +93,7 @@ private:
         bool drops = false;
         bool is_egress = false;
         bool looks_inside = false;
+        bool sees_own = false;
         std::vector<std::uint32_t> counters;
     };
     struct Counters {
@@ -96,12 +113,14 @@ private:
     void count(const Rule& rule, std::size_t length);
 
     template <class Take>
-    bool visit(Stage stage, const flow::FlatFrame& frame, std::size_t length, Take&& take) {
+    bool visit(Stage stage, const SteeredFrame& frame, Take&& take) {
         if (!has(stage)) return false;
-        return table(stage).visit(frame, [&](std::uint64_t handle) {
+        return table(stage).visit(frame.flat, [&](std::uint64_t handle) {
             const Rule& rule = rules_.find(static_cast<std::uint32_t>(handle))->second;
-            if (!rule.counters.empty()) count(rule, length);
+            if (!rule.sees_own && rule.to.qpn == frame.sender) return false;
+            if (!rule.counters.empty()) count(rule, frame.length);
             if (!rule.drops && !rule.is_egress) take(rule.to);
+            return true;
         });
     }
 

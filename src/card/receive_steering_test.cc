@@ -31,26 +31,29 @@ protected:
     }
     Qpns arrive() {
         Qpns out;
-        taken = steering.arrive(frame, kLength, into(out));
+        taken = steering.arrive(seen(), into(out));
         return out;
     }
     Qpns fall_through(bool is_multicast) {
         Qpns out;
-        taken = steering.fall_through(frame, is_multicast, kLength, into(out));
+        taken = steering.fall_through(seen(), is_multicast, into(out));
         return out;
     }
     Qpns depart() {
         Qpns out;
-        taken = steering.depart(frame, kLength, into(out));
+        taken = steering.depart(seen(), into(out));
         return out;
     }
     std::uint64_t packets(std::uint32_t counters) {
         return steering.read_counters(kOwner, counters).value().packets;
     }
 
+    SteeredFrame seen() const { return {frame, kLength, sender}; }
+
     ReceiveSteering steering;
     flow::FlatFrame frame{flow::kRuleEthernet, {}};
     bool taken = false;
+    Qpn sender{};
 };
 
 TEST_F(ReceiveSteeringTest, nothing_is_seen_without_rules) {
@@ -153,7 +156,7 @@ TEST_F(ReceiveSteeringTest, a_tag_goes_with_the_frame) {
     tagged.tag = 77;
     ASSERT_TRUE(steering.create_rule(kOwner, tagged).ok());
     std::optional<std::uint32_t> tag;
-    steering.arrive(frame, kLength, [&](const SteeredTo& to) { tag = to.tag; });
+    steering.arrive(seen(), [&](const SteeredTo& to) { tag = to.tag; });
     EXPECT_EQ(tag, 77u);
 }
 

@@ -108,7 +108,10 @@ enum SendFlags : std::uint8_t {
                       // checked (IBV_SEND_INLINE)
     kSendSmall = 16,  // the same bytes, copied from the SGEs by the client's library; the SGEs are
                       // still checked
+    kSendHead = 32,   // raw packet QPs: `data_length` bytes follow the SGEs, a copy of the first
+                      // kSendHeadLength of the longer frame that the SGEs name
 };
+inline constexpr std::uint32_t kSendHeadLength = 128;
 // Send WQE: this head, then `sge_count` Sge, then the inline or small bytes. The stride of a queue
 // is round_up(64 + 16 * sge_max + max(inline_max, kSmallPayloadMax), 64).
 struct alignas(64) SendEntry {
@@ -189,7 +192,7 @@ struct alignas(64) Cqe {
     std::uint8_t status;  // enum ibv_wc_status
     std::uint8_t opcode;  // CqeOpcode
     std::uint32_t reserved[2];
-    std::uint32_t reserved1;
+    std::uint32_t flow_tag;  // of the rule that steered the frame to the QP
     std::atomic<std::uint32_t> sequence;
 };
 static_assert(sizeof(Cqe) == 64);
@@ -254,6 +257,12 @@ enum class Op : std::uint32_t {
     kModifyCq,
     kResolveAddress,
     kImportContext,
+    kCreateFlow,  // these five: rule_abi.h
+    kDestroyFlow,
+    kCreateCounters,
+    kDestroyCounters,
+    kReadCounters,
+    kCreateHashQp,
     kAdmin = 256,
     kFlow = 257,  // a command to the pipes of a switch domain: flow/commands.h
 };
@@ -318,9 +327,12 @@ struct OpenContextReply {
     std::uint32_t inline_max, small_payload_max, mcast_group_max, mcast_qp_max, gid_max;
     std::uint64_t message_max;
     std::uint32_t mw_max, xrcd_max;
-    std::uint64_t dm_max;  // bytes of device memory that one allocation may have
-    std::uint32_t device;  // index of the device
-    std::uint32_t reserved;
+    std::uint64_t dm_max;    // bytes of device memory that one allocation may have
+    std::uint32_t device;    // index of the device
+    std::uint32_t features;  // DeviceFeatures
+};
+enum DeviceFeatures : std::uint32_t {
+    kFlowSteering = 1,  // kCreateFlow works; otherwise it is ENXIO
 };
 
 struct QueryPortReply {
@@ -451,6 +463,20 @@ struct CreateQpReply {
     std::uint32_t send_capacity, send_stride, send_sge_max, inline_max;
     std::uint32_t recv_capacity, recv_stride, recv_sge_max;
     Region send_region, recv_region;  // length 0: none
+};
+
+// kCreateHashQp: a raw packet QP without queues that spreads what it receives over other raw packet
+// QPs, by a Toeplitz hash of the fields that `fields` names (RSS). The lowest bits of the hash
+// choose the entry of the table, whose length is a power of two. Replies with CreateQpReply without
+// regions.
+inline constexpr std::uint32_t kHashTableMax = 512, kHashKeyLength = 40;
+struct CreateHashQpRequest {
+    std::uint32_t pd, cq;
+    std::uint32_t fields;  // enum ibv_rx_hash_fields, without the bit for inner headers
+    std::uint32_t is_inner;
+    std::uint8_t key[kHashKeyLength];
+    std::uint32_t table_length;
+    std::uint32_t table[kHashTableMax];  // QPNs
 };
 
 // kOpenQp: an XRC receive QP of the domain, made by another context. Replies with CreateQpReply

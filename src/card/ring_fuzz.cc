@@ -156,7 +156,7 @@ private:
                                                  : input_.number() % abi::kDoorbellSlots);
     }
     void request(Side& side) {
-        const auto op = static_cast<abi::Op>(input_.byte() % 53);
+        const auto op = static_cast<abi::Op>(input_.byte() % 59);
         std::vector<std::byte> body(input_.byte() % 2 ? body_length(op) : input_.byte());
         for (std::size_t at = 0; at + 4 <= body.size(); at += 4) {
             store_bytes(body.data() + at, input_.number());
@@ -186,6 +186,10 @@ private:
                 return sizeof(abi::ModifyCqRequest);
             case abi::Op::kResolveAddress:
                 return sizeof(abi::AhAttributes);
+            case abi::Op::kCreateFlow:
+                return sizeof(abi::CreateFlowRequest);
+            case abi::Op::kCreateHashQp:
+                return sizeof(abi::CreateHashQpRequest);
             case abi::Op::kReregMr:
                 return sizeof(abi::ReregMrRequest);
             case abi::Op::kAllocMw:
@@ -200,6 +204,7 @@ private:
             case abi::Op::kQueryGids:
             case abi::Op::kAllocPd:
             case abi::Op::kCreateChannel:
+            case abi::Op::kCreateCounters:
                 return 0;
             default:
                 return 4;

@@ -135,6 +135,7 @@ void SendRing::decode(const std::byte* entry, transport::SendWqe& out) const {
     out.remote_srq = {head.ah & 0xff'ffff};
     out.is_inline = false;
     out.inline_data = {};
+    out.head = {};
     out.sge_count = 0;
     out.length = 0;
     out.malformed = head.opcode > static_cast<std::uint8_t>(WrOpcode::kAtomicWrite) ||
@@ -156,6 +157,7 @@ bool SendRing::take_payload(const abi::SendEntry& head, const std::byte* entry,
     copy_once(out.sges.data(), entry + sizeof head, sge_bytes);
     out.sge_count = head.sge_count;
     out.length = sum_of_lengths(out);
+    if ((head.flags & abi::kSendHead) != 0) return take_head(head, entry, out);
     if ((head.flags & (abi::kSendInline | abi::kSendSmall)) == 0) return true;
 
     const std::size_t room = shape_.stride - sizeof head - sge_bytes;
@@ -166,6 +168,16 @@ bool SendRing::take_payload(const abi::SendEntry& head, const std::byte* entry,
     out.is_inline = !is_small;
     out.length = head.data_length;
     out.inline_data = {entry + sizeof head + sge_bytes, head.data_length};
+    return true;
+}
+
+bool SendRing::take_head(const abi::SendEntry& head, const std::byte* entry,
+                         transport::SendWqe& out) const {
+    const std::size_t sge_bytes = head.sge_count * sizeof(abi::Sge);
+    const std::size_t room = shape_.stride - sizeof head - sge_bytes;
+    const bool fits = head.data_length == abi::kSendHeadLength && head.data_length <= room;
+    if (!fits || shape_.type != QpType::kRaw || out.length <= head.data_length) return false;
+    out.head = {entry + sizeof head + sge_bytes, head.data_length};
     return true;
 }
 
@@ -262,6 +274,7 @@ bool CompletionRing::push(const transport::Completion& completion, std::uint32_t
     cqe.immediate = completion.immediate;
     cqe.source_qpn = completion.source_qpn.value;
     cqe.vendor_error = completion.vendor_error;
+    cqe.flow_tag = completion.flow_tag;
     cqe.flags = cqe_flags(completion);
     cqe.status = static_cast<std::uint8_t>(completion.status);
     cqe.opcode = static_cast<std::uint8_t>(completion.opcode);

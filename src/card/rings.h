@@ -45,6 +45,8 @@ private:
     void decode(const std::byte* entry, transport::SendWqe& out) const;
     bool take_payload(const abi::SendEntry& head, const std::byte* entry,
                       transport::SendWqe& out) const;
+    bool take_head(const abi::SendEntry& head, const std::byte* entry,
+                   transport::SendWqe& out) const;
 
     std::byte* base_ = nullptr;
     Shape shape_;

@@ -17,6 +17,7 @@ enum class FlowRuleType : std::uint32_t {  // values of enum ibv_flow_attr_type
     kSniffer = 3,
 };
 enum FlowRuleFlags : std::uint32_t {  // values of enum ibv_flow_flags
+    kFlowAllowLoopBack = 1 << 0,      // also what the rule's own QP sends
     kFlowDontTrap = 1 << 1,
     kFlowEgress = 1 << 2,
 };

@@ -80,6 +80,7 @@ void Switchboard::join(const CardConfig& config, const CableConfig& cable) {
 
 void Switchboard::handle_frame(std::uint32_t function, wire::Frame& frame, Instant now) {
     End& vport = vports_[function];
+    if (!sink_.departs(function, frame, now)) return;
     if (vport.tapped) host_.captured({false, function}, frame, false);
     // The e-switch sends nothing back to where it came from, but an adapter gives a copy to those
     // of its own QPs that are members of the group (IBTA vol. 1, 10.5.2).
@@ -99,7 +100,7 @@ bool Switchboard::handle_bytes(std::uint32_t function, ByteView bytes, Instant n
     };
     wire::Frame frame;
     if (wire::parse_frame(bytes, place(bytes), frame) != wire::ParseError::kNone) return false;
-    if (wire::is_roce(frame)) {
+    if (wire::is_roce(frame) || sink_.keeps_payload()) {
         FrameBuffers::Buffer copy = buffers_.take();
         copy->assign(bytes.begin(), bytes.end());
         wire::parse_frame(*copy, place(*copy), frame);

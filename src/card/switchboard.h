@@ -21,6 +21,10 @@ class FrameSink {
 public:
     virtual ~FrameSink() = default;
     virtual void deliver(std::uint32_t function, wire::Frame& frame, Instant now) = 0;
+    // A function sends a frame, which is not in the switch yet. False: it does not leave.
+    virtual bool departs(std::uint32_t, const wire::Frame&, Instant) { return true; }
+    // Payload of frames that are not RoCEv2 may be read later than when they are handed over.
+    virtual bool keeps_payload() const { return false; }
 };
 
 class Switchboard {

@@ -16,6 +16,7 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <type_traits>
 #include <unordered_map>
 #include <vector>
 
@@ -38,7 +39,8 @@ public:
     std::size_t size() const { return rules_.size(); }
 
     // Calls `take(target)` for each rule that the frame meets, in order, up to and including those
-    // that trap it. True when one did.
+    // that trap it. A `take` that answers false says that the rule does not apply. True when one
+    // trapped the frame.
     template <class Take>
     bool visit(const FlatFrame& frame, Take&& take) const {
         const RuleWords words = words_of(frame.fields);
@@ -48,7 +50,11 @@ public:
             if (cell == nullptr) continue;
             bool is_trapped = false;
             for (const Member& member : cell->members) {
-                take(member.target);
+                if constexpr (std::is_void_v<decltype(take(member.target))>) {
+                    take(member.target);
+                } else if (!take(member.target)) {
+                    continue;
+                }
                 is_trapped |= member.traps;
             }
             if (is_trapped) return true;

@@ -47,7 +47,7 @@ void Engine::watch_all(bool on) {
     core.watches_all = on && core.congestion != nullptr;
     for (std::uint32_t slot = 0; slot < core.qps.slot_count(); ++slot) {
         Qp* const qp = core.qps.at(slot);
-        if (qp != nullptr && !qp->is_ud()) impl_->watch(*qp, on);
+        if (qp != nullptr && qp->is_connected()) impl_->watch(*qp, on);
     }
 }
 
@@ -62,7 +62,7 @@ bool Engine::has_qp(Qpn qpn) const { return impl_->core.qps.find(qpn) != nullptr
 
 const wire::LowerTemplate* Engine::path_of(Qpn qpn) const {
     const Qp* const qp = impl_->core.qps.find(qpn);
-    if (qp == nullptr || qp->is_ud() || qp->state < QpState::kRtr) return nullptr;
+    if (qp == nullptr || !qp->is_connected() || qp->state < QpState::kRtr) return nullptr;
     return &qp->lower;
 }
 
@@ -253,7 +253,6 @@ int Engine::destroy_ah(OwnerId owner, AhId ah) {
 }
 
 int Engine::Impl::check_qp_init(const QpInit& init) {
-    if (init.type == QpType::kRaw) return EOPNOTSUPP;
     const bool is_target = init.type == QpType::kXrcRecv;
     const bool is_xrc = is_target || init.type == QpType::kXrcSend;
     if (is_target && (!init.xrcd || find_member(init.owner, *init.xrcd) == nullptr)) return EINVAL;
@@ -278,7 +277,7 @@ Result<Qpn> Engine::create_qp(const QpInit& init) {
     if (qp == nullptr) return failure(ENOMEM);
     qp->init = init;
     impl_->reset(*qp);
-    qp->is_watched = core.watches_all && !qp->is_ud();
+    qp->is_watched = core.watches_all && qp->is_connected();
     impl_->count_uses(*qp, 1);
     return qp->qpn;
 }

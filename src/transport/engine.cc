@@ -62,7 +62,33 @@ void Engine::Impl::handle_multicast(wire::Frame& frame, const wire::OpcodeInfo& 
         if (Qp* const qp = core.qps.find(qpn)) deliver(*qp, frame, info);
 }
 
+void Engine::Impl::handle_steered(Qp& qp, const wire::Frame& frame, std::uint32_t tag) {
+    const std::size_t before = core.staging.completions().size();
+    if (qp.is_raw()) {
+        raw.receive(qp, frame);
+    } else {
+        const bool is_datagram =
+            qp.is_ud() && wire::is_roce(frame) &&
+            (frame.icrc_state != wire::IcrcState::kElided || wire::invariants_unchanged(frame));
+        const wire::OpcodeInfo* const info =
+            is_datagram
+                ? wire::find_opcode(wire::header_at<wire::Bth>(frame, frame.bth_offset)->opcode)
+                : nullptr;
+        if (info == nullptr || info->service != wire::Service::kUd) {
+            ++core.counters.rx_dropped;
+            return;
+        }
+        deliver(qp, frame, *info);
+    }
+    for (StagedCompletion& staged : core.staging.completions().subspan(before))
+        staged.completion.flow_tag = tag;
+}
+
 void Engine::Impl::deliver(Qp& qp, const wire::Frame& frame, const wire::OpcodeInfo& info) {
+    if (qp.is_raw()) {
+        ++core.counters.rx_dropped;
+        return;
+    }
     if (info.kind == wire::PacketKind::kCnp) {
         ++core.counters.rp_cnp_handled;
         if (core.congestion != nullptr) core.congestion->handle_cnp(qp.flow(), core.now);
@@ -244,6 +270,23 @@ Engine::~Engine() = default;
 
 const EngineConfig& Engine::config() const { return impl_->core.config; }
 
+bool Engine::is_raw_qp(Qpn qpn) const {
+    const Qp* const qp = impl_->core.qps.find(qpn);
+    return qp != nullptr && qp->is_raw();
+}
+
+Qpn Engine::sender_of(const wire::Frame& frame) const {
+    const Origin origin = origin_from(frame.origin);
+    return origin.is_known && origin.engine == impl_->core.config.index ? origin.qpn : Qpn{};
+}
+
+bool Engine::is_claimed(const wire::Frame& frame) const {
+    const Qpn qpn{wire::header_at<wire::Bth>(frame, frame.bth_offset)->destination_qp};
+    if (qpn == kMulticastQpn)
+        return !impl_->core.multicast.members(wire::destination_gid(frame)).empty();
+    return has_qp(qpn);
+}
+
 void Engine::handle_doorbell(Qpn qpn) {
     Qp* const qp = impl_->core.qps.find(qpn);
     if (qp == nullptr) return;
@@ -259,6 +302,13 @@ void Engine::handle_doorbell(Qpn qpn) {
 void Engine::handle_frame(wire::Frame& frame, Instant now) {
     impl_->core.now = now;
     impl_->handle_frame(frame);
+}
+
+void Engine::handle_steered(Qpn qpn, const wire::Frame& frame, std::uint32_t tag, Instant now) {
+    impl_->core.now = now;
+    ++impl_->core.counters.rx_frames;
+    impl_->core.counters.rx_bytes += wire::wire_length(frame);
+    if (Qp* const qp = impl_->core.qps.find(qpn)) impl_->handle_steered(*qp, frame, tag);
 }
 
 void Engine::handle_timeout(Instant now) {

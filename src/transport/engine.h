@@ -135,6 +135,11 @@ public:
     // ... of all connected QPs, also of those to come.
     void watch_all(bool on);
     bool has_qp(Qpn qpn) const;
+    bool is_raw_qp(Qpn qpn) const;
+    // The QP of this engine that has sent the frame; QPN 0: none has.
+    Qpn sender_of(const wire::Frame& frame) const;
+    // Somebody waits for the RoCEv2 frame: its QP exists, or its group has members.
+    bool is_claimed(const wire::Frame& frame) const;
     // The way of a connected QP's packets, for datagrams that must take the same.
     const wire::LowerTemplate* path_of(Qpn qpn) const;
 
@@ -183,6 +188,10 @@ public:
     // --- Data path.
     void handle_doorbell(Qpn qpn);
     void handle_frame(wire::Frame& frame, Instant now);
+    // A rule of the card steers the frame to this QP, whatever it is addressed to. A raw packet QP
+    // gets the whole frame, a UD QP the datagram, if it is one that it may have. `tag` comes with
+    // the completion.
+    void handle_steered(Qpn qpn, const wire::Frame& frame, std::uint32_t tag, Instant now);
     void handle_timeout(Instant now);
     bool poll_frame(Instant now, wire::Frame& out);
     void commit(std::span<const CopyFault> faults, Instant now);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "transport/core.h"
+#include "transport/raw_packet.h"
 #include "transport/requester.h"
 #include "transport/responder.h"
 
@@ -9,11 +10,12 @@ namespace rdmalab::transport {
 
 struct Engine::Impl {
     Impl(const EngineConfig& config, MemoryPort& memory, WorkPort& work, OutcomePort& outcome)
-        : core(config, memory, work, outcome), requester(core), responder(core) {}
+        : core(config, memory, work, outcome), requester(core), responder(core), raw(core) {}
 
     // Data path.
     void handle_frame(wire::Frame& frame);
     void handle_multicast(wire::Frame& frame, const wire::OpcodeInfo& info);
+    void handle_steered(Qp& qp, const wire::Frame& frame, std::uint32_t tag);
     void deliver(Qp& qp, const wire::Frame& frame, const wire::OpcodeInfo& info);
     void handle_timeout();
     void fire(Qp& qp, Timer timer);
@@ -46,6 +48,7 @@ struct Engine::Impl {
     Core core;
     Requester requester;
     Responder responder;
+    RawPackets raw;
     std::uint32_t budget = 0;  // frames that the QP at the front may still send in its turn
 };
 

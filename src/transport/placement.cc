@@ -15,9 +15,9 @@ bool skip_full_sges(std::span<const Sge> sges, SgeCursor& place) {
     return place.index < sges.size();
 }
 
-// What a null region holds. A frame carries no more than this.
+// What a null region holds. No frame is longer.
 PayloadSegment zeros(std::uint32_t length) {
-    static constexpr std::array<std::byte, limits::kMtuMax> kZeros{};
+    static constexpr std::array<std::byte, limits::kRawFrameMax> kZeros{};
     return {kCardSpace, length, reinterpret_cast<std::uint64_t>(kZeros.data())};
 }
 

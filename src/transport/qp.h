@@ -146,6 +146,10 @@ struct Qp {
 
     FlowPoint flow() const { return {qpn, slot}; }
     bool is_ud() const { return init.type == QpType::kUd; }
+    // Sends and receives Ethernet frames as they are, without any RDMA transport.
+    bool is_raw() const { return init.type == QpType::kRaw; }
+    // Has a peer, whose packets follow each other.
+    bool is_connected() const { return !is_ud() && !is_raw(); }
     bool is_xrc() const { return is_xrc_initiator() || is_xrc_target(); }
     bool is_xrc_initiator() const { return init.type == QpType::kXrcSend; }
     bool is_xrc_target() const { return init.type == QpType::kXrcRecv; }

@@ -32,6 +32,13 @@ constexpr std::array kUdRows{
     Transition{kSqd, kSqd, 0, kQpPkeyIndex | kQpQkey},
     Transition{kSqe, kRts, 0, kRtsAlsoUd},
 };
+constexpr std::array kRawRows{
+    Transition{kReset, kInit, kQpPort, 0},  Transition{kInit, kInit, 0, kQpPort},
+    Transition{kInit, kRtr, 0, 0},          Transition{kRtr, kRts, 0, kQpCurState},
+    Transition{kRts, kRts, 0, kQpCurState}, Transition{kRts, kSqd, 0, kQpEnSqdAsyncNotify},
+    Transition{kSqd, kRts, 0, kQpCurState}, Transition{kSqd, kSqd, 0, 0},
+    Transition{kSqe, kRts, 0, kQpCurState},
+};
 constexpr std::array kUcRows{
     Transition{kReset, kInit, kInitConnected, 0},
     Transition{kInit, kInit, 0, kInitConnected},
@@ -95,7 +102,7 @@ std::span<const Transition> transitions(QpType type) {
         case QpType::kXrcRecv:
             return kXrcRecvRows;
         case QpType::kRaw:
-            break;
+            return kRawRows;
     }
     return {};
 }

@@ -98,7 +98,7 @@ const Transition* row_of(QpType type, QpState from, QpState to) {
 
 // Each transition of each type: exactly the masks between "required" and "required and optional".
 TEST(QpState, one_attribute_too_few_or_too_many_is_refused) {
-    for (const QpType type : {QpType::kRc, QpType::kUc, QpType::kUd}) {
+    for (const QpType type : {QpType::kRc, QpType::kUc, QpType::kUd, QpType::kRaw}) {
         for (const QpState from : kStates) {
             for (const QpState to : kStates) {
                 SCOPED_TRACE(std::string(to_string(type)) + " " + to_string(from) + ">" +
@@ -120,7 +120,7 @@ TEST(QpState, one_attribute_too_few_or_too_many_is_refused) {
 }
 
 TEST(QpState, reset_and_err_are_reached_from_everywhere_with_the_state_alone) {
-    for (const QpType type : {QpType::kRc, QpType::kUc, QpType::kUd}) {
+    for (const QpType type : {QpType::kRc, QpType::kUc, QpType::kUd, QpType::kRaw}) {
         for (const QpState from : kStates) {
             for (const QpState to : {QpState::kReset, QpState::kErr}) {
                 EXPECT_TRUE(is_transition_allowed(type, from, to, kQpState));
@@ -130,7 +130,18 @@ TEST(QpState, reset_and_err_are_reached_from_everywhere_with_the_state_alone) {
     }
 }
 
-TEST(QpState, unknown_types_have_no_transitions) { EXPECT_TRUE(transitions(QpType::kRaw).empty()); }
+TEST(QpState, raw_packets_need_a_port_and_nothing_else) {
+    const auto allowed = [](QpState from, QpState to, std::uint32_t mask) {
+        return is_transition_allowed(QpType::kRaw, from, to, kQpState | mask);
+    };
+    EXPECT_TRUE(allowed(QpState::kReset, QpState::kInit, kQpPort));
+    EXPECT_FALSE(allowed(QpState::kReset, QpState::kInit, 0));
+    EXPECT_FALSE(allowed(QpState::kReset, QpState::kInit, kQpPort | kQpPkeyIndex));
+    EXPECT_TRUE(allowed(QpState::kInit, QpState::kRtr, 0));
+    EXPECT_FALSE(allowed(QpState::kInit, QpState::kRtr, kQpAv));
+    EXPECT_TRUE(allowed(QpState::kRtr, QpState::kRts, 0));
+    EXPECT_FALSE(allowed(QpState::kRtr, QpState::kRts, kQpSqPsn));
+}
 
 TEST(QpState, the_ends_of_xrc_ask_for_what_their_half_of_the_protocol_needs) {
     const std::uint32_t to_rtr = kQpState | kQpAv | kQpPathMtu | kQpDestQpn | kQpRqPsn;

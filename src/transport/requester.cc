@@ -52,6 +52,7 @@ bool has_immediate(WrOpcode opcode) {
 
 //= IBA 9.2 table 38: which services carry which requests
 bool is_supported(QpType type, WrOpcode opcode) {
+    if (type == QpType::kRaw) return opcode == WrOpcode::kSend;
     switch (opcode) {
         case WrOpcode::kSend:
         case WrOpcode::kSendImm:
@@ -138,7 +139,7 @@ void Requester::prepare(Qp& qp, SendWork& work) {
     requester.packet = 0;
     requester.place = {};
     if (work.status != WcStatus::kSuccess || work.is_local()) return;
-    const bool is_one = work.is_atomic() || work.is_atomic_write();
+    const bool is_one = work.is_atomic() || work.is_atomic_write() || qp.is_raw();
     work.psn_count = is_one ? 1 : packets_for(work.wqe.length, qp.mtu);
 }
 
@@ -165,6 +166,7 @@ WcStatus Requester::check_payload(const Qp& qp, SendWork& work) const {
     const std::uint64_t length = is_carried ? wqe.inline_data.size() : total_length(sges_of(work));
     if (length > limits::kMessageMax) return WcStatus::kLocLenErr;
     if (qp.is_ud() && length > qp.mtu) return WcStatus::kLocLenErr;
+    if (qp.is_raw() && !RawPackets::is_frame_length(length)) return WcStatus::kLocLenErr;
     const bool is_word = work.is_atomic() || work.is_atomic_write();
     if (is_word && length != sizeof(std::uint64_t)) return WcStatus::kLocLenErr;
     const bool is_filled = work.is_read() || work.is_atomic();  // by the response
@@ -219,6 +221,15 @@ void Requester::execute_local(Qp& qp, SendWork& work) {
 
 bool Requester::emit(Qp& qp, SendWork& work, wire::Frame& out) {
     const Psn psn = qp.requester.next_psn;
+    if (qp.is_raw()) {
+        if (!raw_.emit(qp, work, out)) {
+            work.status = WcStatus::kLocProtErr;
+            return false;
+        }
+        core_.stamp_origin(out, qp, false, psn);
+        advance(qp, work, 1);
+        return true;
+    }
     if (work.is_read()) {
         emit_read(qp, work, out);
     } else if (work.is_atomic()) {

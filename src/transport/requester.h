@@ -3,12 +3,13 @@
 #pragma once
 
 #include "transport/core.h"
+#include "transport/raw_packet.h"
 
 namespace rdmalab::transport {
 
 class Requester {
 public:
-    explicit Requester(Core& core) : core_(core) {}
+    explicit Requester(Core& core) : core_(core), raw_(core) {}
 
     // The next request packet of the QP, if it may send one now.
     bool poll_frame(Qp& qp, wire::Frame& out);
@@ -62,6 +63,7 @@ private:
     void check_drained(Qp& qp);
 
     Core& core_;
+    RawPackets raw_;
 };
 
 }  // namespace rdmalab::transport

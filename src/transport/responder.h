@@ -18,6 +18,12 @@ enum class Verdict : std::uint8_t {
     kRecvProtection,  // the receive WQE names memory that it may not write
 };
 
+// Places a piece of a message of the receive WQE that the QP has taken: `prefix`, then `payload`.
+// A whole small message may go to RecvWqe::small_area.
+Verdict place_message(Core& core, Qp& qp, std::span<const PayloadSegment> prefix,
+                      std::span<const PayloadSegment> payload, bool is_whole,
+                      const CopyOwner& owner);
+
 struct Request {
     const wire::Frame& frame;
     const wire::OpcodeInfo& info;

@@ -63,36 +63,49 @@ Verdict Responder::execute_send(Qp& qp, const Request& request) {
     return Verdict::kPass;
 }
 
+namespace {
+std::uint64_t length_of(std::span<const PayloadSegment> segments) {
+    std::uint64_t length = 0;
+    for (const PayloadSegment& segment : segments) length += segment.length;
+    return length;
+}
+}  // namespace
+
 // The payload goes to the SGEs of the receive WQE, or, if the whole message is small, to the place
 // where the client's library finds it with the completion.
-Verdict Responder::place_send(Qp& qp, const Request& request,
-                              std::span<const PayloadSegment> prefix) {
+Verdict place_message(Core& core, Qp& qp, std::span<const PayloadSegment> prefix,
+                      std::span<const PayloadSegment> payload, bool is_whole,
+                      const CopyOwner& owner) {
     ResponderState& responder = qp.responder;
     const RecvWqe& recv = responder.recv;
-    std::uint64_t length = request.frame.payload_length;
-    for (const PayloadSegment& segment : prefix) length += segment.length;
+    const std::uint64_t before = length_of(prefix), length = before + length_of(payload);
     responder.received += length;
     if (responder.received > responder.recv_capacity) return Verdict::kTooLong;
     const std::span<const Sge> sges{recv.sges.data(), recv.sge_count};
-    const CopyOwner owner = core_.copy_owner(qp, true, request.psn, request.frame.origin);
     const PdId pd = qp.recv_target.pd;
     responder.in_small_area = false;
-    if (request.info.position == wire::Position::kOnly && length <= recv.small_area.size()) {
-        const SgeCheck check = check_sges(core_, pd, sges, length, kAccessLocalWrite);
+    if (is_whole && length <= recv.small_area.size()) {
+        const SgeCheck check = check_sges(core, pd, sges, length, kAccessLocalWrite);
         if (check == SgeCheck::kRefused) return Verdict::kRecvProtection;
         responder.in_small_area = check == SgeCheck::kValid;
     }
     if (responder.in_small_area) {
         const auto area = reinterpret_cast<std::uint64_t>(recv.small_area.data());
-        copy_to(core_, kCardSpace, area, prefix, owner);
-        const std::uint64_t behind = length - request.frame.payload_length;
-        copy_to(core_, kCardSpace, area + behind, payload_of(request.frame), owner);
+        copy_to(core, kCardSpace, area, prefix, owner);
+        copy_to(core, kCardSpace, area + before, payload, owner);
         return Verdict::kPass;
     }
-    Placed placed = scatter(core_, pd, sges, responder.recv_place, prefix, owner);
+    Placed placed = scatter(core, pd, sges, responder.recv_place, prefix, owner);
     if (placed == Placed::kOk)
-        placed = scatter(core_, pd, sges, responder.recv_place, payload_of(request.frame), owner);
+        placed = scatter(core, pd, sges, responder.recv_place, payload, owner);
     return placed == Placed::kOk ? Verdict::kPass : Verdict::kRecvProtection;
+}
+
+Verdict Responder::place_send(Qp& qp, const Request& request,
+                              std::span<const PayloadSegment> prefix) {
+    const bool is_whole = request.info.position == wire::Position::kOnly;
+    return place_message(core_, qp, prefix, payload_of(request.frame), is_whole,
+                         core_.copy_owner(qp, true, request.psn, request.frame.origin));
 }
 
 void Responder::complete_recv(Qp& qp, const Request& request, Completion fields) {

@@ -85,6 +85,9 @@ struct SendWqe {
     std::uint32_t length = 0;  // sum of the SGEs, or of the inline data
     WindowBind bind;           // kBindMw
     ByteView inline_data;      // stays valid until the completion of this WQE is pushed
+    // Raw packet QPs: the first bytes of what the SGEs name, copied by the client's library so that
+    // the card need not fetch them to know where the frame goes. Empty: fetch them.
+    ByteView head;
     std::array<Sge, limits::kSgeMax> sges;
 };
 
@@ -145,6 +148,7 @@ struct Completion {
     bool has_grh = false;        // UD: 40 bytes of GRH precede the payload
     bool in_small_area = false;  // the payload is in RecvWqe::small_area
     bool solicited = false;
+    std::uint32_t flow_tag = 0;  // of the rule that steered the frame to the QP
     std::uint32_t byte_length = 0;
     std::uint32_t immediate = 0;
     Qpn source_qpn;                  // UD

@@ -174,6 +174,17 @@ void install_operations(Context& context) {
     context.create_srq_ex = create_srq_extended;
     context.get_srq_num = get_srq_number;
     context.open_qp = open_qp;
+    context.ibv_create_flow = create_flow;
+    context.ibv_destroy_flow = destroy_flow;
+    context.create_counters = create_counters;
+    context.destroy_counters = destroy_counters;
+    context.attach_counters_point_flow = attach_counters;
+    context.read_counters = read_counters;
+    context.create_wq = create_wq;
+    context.modify_wq = modify_wq;
+    context.destroy_wq = destroy_wq;
+    context.create_rwq_ind_table = create_indirection_table;
+    context.destroy_rwq_ind_table = destroy_indirection_table;
     ibv_context_ops& ops = context.context.ops;
     ops.alloc_mw = alloc_mw;
     ops.dealloc_mw = dealloc_mw;

@@ -11,9 +11,9 @@ namespace rdmalab::verbs {
 
 namespace {
 
-constexpr std::uint64_t kOfferedFields = std::uint64_t{IBV_WC_STANDARD_FLAGS} |
-                                         IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
-                                         IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+constexpr std::uint64_t kOfferedFields =
+    std::uint64_t{IBV_WC_STANDARD_FLAGS} | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK | IBV_WC_EX_WITH_FLOW_TAG;
 
 void show(Cq& cq, abi::Cqe& cqe) {
     cq.current_service_level = retire(cq, cqe);
@@ -71,6 +71,7 @@ unsigned read_flags(ibv_cq_ex* cq) { return wc_flags(*cq_of(cq).current); }
 std::uint32_t read_source_lid(ibv_cq_ex*) { return 0; }
 std::uint8_t read_service_level(ibv_cq_ex* cq) { return cq_of(cq).current_service_level; }
 std::uint8_t read_path_bits(ibv_cq_ex*) { return 0; }
+std::uint32_t read_flow_tag(ibv_cq_ex* cq) { return cq_of(cq).current->flow_tag; }
 std::uint64_t read_timestamp(ibv_cq_ex* cq) { return cq_of(cq).current->timestamp_ns; }
 
 std::int64_t clock_ns(clockid_t clock) {
@@ -113,6 +114,7 @@ void install_readers(Cq& cq, std::uint64_t fields) {
     if (fields & IBV_WC_EX_WITH_QP_NUM) cq.read_qp_num = read_qpn;
     if (fields & IBV_WC_EX_WITH_SRC_QP) cq.read_src_qp = read_source_qpn;
     if (fields & IBV_WC_EX_WITH_SLID) cq.read_slid = read_source_lid;
+    if (fields & IBV_WC_EX_WITH_FLOW_TAG) cq.read_flow_tag = read_flow_tag;
     if (fields & IBV_WC_EX_WITH_SL) cq.read_sl = read_service_level;
     if (fields & IBV_WC_EX_WITH_DLID_PATH_BITS) cq.read_dlid_path_bits = read_path_bits;
     if (fields & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP) cq.read_completion_ts = read_timestamp;

@@ -10,6 +10,7 @@
 #include <new>
 
 #include "verbs/objects.h"
+#include "verbs/wq.h"
 
 namespace rdmalab::verbs {
 
@@ -66,6 +67,11 @@ bool deliver_to_qp(Context& context, const abi::AsyncEventRecord& record, ibv_as
         qp->may_be_in_error.store(true);
         context.doorbell.ring(qp->slot);
     }
+    // Events of a WQ are counted and acknowledged where those of its queue are.
+    if (qp->wq != nullptr) {
+        out.event_type = IBV_EVENT_WQ_FATAL;
+        out.element.wq = qp->wq;
+    }
     return true;
 }
 
@@ -89,7 +95,7 @@ bool deliver_to_srq(Context& context, const abi::AsyncEventRecord& record, ibv_a
     return true;
 }
 
-enum class EventTarget { kQp, kCq, kSrq, kPort };
+enum class EventTarget { kQp, kCq, kSrq, kWq, kPort };
 
 EventTarget target_of(std::uint32_t type) {
     switch (type) {
@@ -98,6 +104,8 @@ EventTarget target_of(std::uint32_t type) {
         case IBV_EVENT_SRQ_ERR:
         case IBV_EVENT_SRQ_LIMIT_REACHED:
             return EventTarget::kSrq;
+        case IBV_EVENT_WQ_FATAL:
+            return EventTarget::kWq;
         case IBV_EVENT_QP_FATAL:
         case IBV_EVENT_QP_REQ_ERR:
         case IBV_EVENT_QP_ACCESS_ERR:
@@ -123,6 +131,8 @@ bool deliver(Context& context, const abi::AsyncEventRecord& record, ibv_async_ev
             return deliver_to_cq(context, record, out);
         case EventTarget::kSrq:
             return deliver_to_srq(context, record, out);
+        case EventTarget::kWq:  // the card knows the queue as a QP
+            return false;
         case EventTarget::kPort:
             break;
     }
@@ -232,6 +242,11 @@ extern "C" void ibv_ack_async_event(ibv_async_event* event) {
         }
         case EventTarget::kQp: {
             ibv_qp& qp = *event->element.qp;
+            acknowledge(qp.mutex, qp.cond, qp.events_completed, 1);
+            return;
+        }
+        case EventTarget::kWq: {
+            ibv_qp& qp = static_cast<Wq*>(event->element.wq)->queue->base();
             acknowledge(qp.mutex, qp.cond, qp.events_completed, 1);
             return;
         }

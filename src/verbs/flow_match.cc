@@ -18,7 +18,10 @@ public:
 
     int run(const ibv_flow_attr& attributes) {
         const auto* at = reinterpret_cast<const std::byte*>(&attributes + 1);
-        std::size_t left = attributes.size - sizeof attributes;
+        // Some programs (pyverbs) give the size of the structure alone; the specifications then tell
+        // where they end.
+        const bool is_bare = attributes.size == sizeof attributes && attributes.num_of_specs > 0;
+        std::size_t left = is_bare ? SIZE_MAX : attributes.size - sizeof attributes;
         for (unsigned i = 0; i < attributes.num_of_specs; ++i) {
             ibv_flow_spec head{};
             if (left < sizeof head.hdr) return EINVAL;
@@ -28,7 +31,7 @@ public:
             at += head.hdr.size;
             left -= head.hdr.size;
         }
-        return left == 0 ? check() : EINVAL;
+        return left == 0 || is_bare ? check() : EINVAL;
     }
 
 private:
@@ -279,7 +282,9 @@ bool is_known_type(const ibv_flow_attr& attributes) {
 }  // namespace
 
 int plan_flow(const ibv_flow_attr& attributes, FlowPlan& plan) {
-    constexpr std::uint32_t kFlags = IBV_FLOW_ATTR_FLAGS_DONT_TRAP | IBV_FLOW_ATTR_FLAGS_EGRESS;
+    // The first flag has no name in this verbs.h.
+    constexpr std::uint32_t kFlags = std::uint32_t{abi::kFlowAllowLoopBack} |
+                                     IBV_FLOW_ATTR_FLAGS_DONT_TRAP | IBV_FLOW_ATTR_FLAGS_EGRESS;
     if (attributes.comp_mask != 0 || !is_known_type(attributes)) return EINVAL;
     if (attributes.port != 1 || (attributes.flags & ~kFlags) != 0) return EINVAL;
     if (attributes.size < sizeof attributes) return EINVAL;

@@ -49,6 +49,15 @@ TEST(FlowMatch, an_empty_rule_matches_every_frame) {
     EXPECT_EQ(rule.result.request.match, flow::RuleMatch{});
 }
 
+TEST(FlowMatch, the_size_of_the_structure_alone_will_do) {
+    Rule rule;
+    eth(rule).add<ibv_flow_spec_ipv4>(IBV_FLOW_SPEC_IPV4);
+    rule.has_own_size = true;
+    rule.attributes.size = sizeof rule.attributes;
+    EXPECT_EQ(rule.plan(), 0);
+    EXPECT_EQ(rule.result.request.match.layers, flow::kRuleEthernet | flow::kRuleIpv4);
+}
+
 TEST(FlowMatch, ethernet_ipv4_udp) {
     Rule rule;
     ibv_flow_spec_eth ethernet{};
@@ -174,7 +183,7 @@ TEST(FlowMatch, what_is_wrong_with_the_attributes_is_einval) {
     EXPECT_TRUE(fails([](Rule& r) { r.attributes.comp_mask = 1; }));
     EXPECT_TRUE(fails([](Rule& r) { r.attributes.port = 0; }));
     EXPECT_TRUE(fails([](Rule& r) { r.attributes.port = 2; }));
-    EXPECT_TRUE(fails([](Rule& r) { r.attributes.flags = 1; })) << "deprecated";
+    EXPECT_FALSE(fails([](Rule& r) { r.attributes.flags = 1; })) << "ALLOW_LOOP_BACK";
     EXPECT_TRUE(fails([](Rule& r) { r.attributes.flags = 8; }));
     EXPECT_TRUE(fails([](Rule& r) {
         const std::uint32_t unknown = 4;

@@ -149,6 +149,9 @@ struct Srq : ibv_srq {
 // How a work request names the receiver: not at all, by an address handle, or by the remote SRQ.
 enum class Addressing : std::uint8_t { kConnected, kDatagram, kXrc };
 
+struct Wq;
+struct IndirectionTable;
+
 struct Qp : ibv_qp_ex {
     Qp() : ibv_qp_ex{} {}
 
@@ -162,6 +165,9 @@ struct Qp : ibv_qp_ex {
     std::uint32_t generation = 0;
     std::uint32_t allowed_opcodes = 0;  // bit per enum ibv_wr_opcode
     bool signal_all = false;
+    bool attaches_heads = false;        // raw packets: abi::kSendHead
+    Wq* wq = nullptr;                   // that this is the queue of
+    IndirectionTable* table = nullptr;  // by which it spreads what it gets
     Addressing addressing = Addressing::kConnected;
     bool is_extended = false;  // has the ibv_wr_* functions
     // The card may have moved the QP to the error state: receives are then flushed only when it is

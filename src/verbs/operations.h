@@ -33,6 +33,20 @@ ibv_srq* create_srq_extended(ibv_context* context, ibv_srq_init_attr_ex* init);
 int get_srq_number(ibv_srq* srq, std::uint32_t* number);
 ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attributes);
 
+ibv_flow* create_flow(ibv_qp* qp, ibv_flow_attr* attributes);
+int destroy_flow(ibv_flow* flow);
+ibv_counters* create_counters(ibv_context* context, ibv_counters_init_attr* attributes);
+int destroy_counters(ibv_counters* counters);
+int attach_counters(ibv_counters* counters, ibv_counter_attach_attr* attributes, ibv_flow* flow);
+int read_counters(ibv_counters* counters, std::uint64_t* values, std::uint32_t count,
+                  std::uint32_t flags);
+ibv_wq* create_wq(ibv_context* context, ibv_wq_init_attr* init);
+int modify_wq(ibv_wq* wq, ibv_wq_attr* attributes);
+int destroy_wq(ibv_wq* wq);
+ibv_rwq_ind_table* create_indirection_table(ibv_context* context,
+                                            ibv_rwq_ind_table_init_attr* init);
+int destroy_indirection_table(ibv_rwq_ind_table* table);
+
 ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type);
 int dealloc_mw(ibv_mw* mw);
 int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind);

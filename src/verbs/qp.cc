@@ -6,6 +6,7 @@
 
 #include "verbs/cq.h"
 #include "verbs/send_entry.h"
+#include "verbs/wq.h"
 
 namespace rdmalab::verbs {
 
@@ -19,8 +20,8 @@ int check_init(const Context& context, const ibv_qp_init_attr& init) {
         case IBV_QPT_UC:
         case IBV_QPT_UD:
         case IBV_QPT_XRC_SEND:
-            break;
         case IBV_QPT_RAW_PACKET:
+            break;
         case IBV_QPT_DRIVER:
             return EOPNOTSUPP;
         default:
@@ -103,6 +104,7 @@ void publish_to_program(Qp& qp, ibv_pd* pd, ibv_qp_init_attr& init) {
     qp.signal_all = init.sq_sig_all != 0;
     qp.allowed_opcodes = allowed_opcodes(init.qp_type);
     if (init.qp_type == IBV_QPT_UD) qp.addressing = Addressing::kDatagram;
+    qp.attaches_heads = init.qp_type == IBV_QPT_RAW_PACKET;
     if (init.qp_type == IBV_QPT_XRC_SEND) qp.addressing = Addressing::kXrc;
 }
 
@@ -212,6 +214,13 @@ Qp* open_target_qp(Context& context, Xrcd& xrcd, std::uint32_t qpn, void* qp_con
     return make_qp(context, abi::Op::kOpenQp, request, nullptr, init);
 }
 
+Qp* create_hash_qp(const ibv_qp_init_attr_ex& init, const abi::CreateHashQpRequest& request) {
+    ibv_qp_init_attr basic{};
+    basic.qp_context = init.qp_context;
+    basic.qp_type = init.qp_type;
+    return make_qp(context_of(init.pd), abi::Op::kCreateHashQp, request, init.pd, basic);
+}
+
 int destroy_qp(Qp& qp) {
     int status =
         qp.owner->connection.call(abi::Op::kDestroyQp, abi::HandleRequest{qp.base().qp_num});
@@ -221,6 +230,7 @@ int destroy_qp(Qp& qp) {
     if (!qp.owner->is_abandoned) wait_for_acknowledgements(qp);
     pthread_cond_destroy(&qp.base().cond);
     pthread_mutex_destroy(&qp.base().mutex);
+    if (qp.table != nullptr) qp.table->uses.fetch_sub(1);
     delete &qp;
     return 0;
 }

@@ -6,6 +6,7 @@
 #include "verbs/operations.h"
 #include "verbs/qp.h"
 #include "verbs/send_entry.h"
+#include "verbs/wq.h"
 
 namespace rdmalab::verbs {
 
@@ -213,11 +214,14 @@ void install_batch_functions(ibv_qp_ex& qp) {
     qp.wr_set_inline_data_list = set_inline_data_list;
 }
 
+// Either makes a QP that spreads what it gets, which takes both.
+constexpr std::uint32_t kSpreads = IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH;
+
 int check_extended_init(const ibv_qp_init_attr_ex& init) {
     constexpr std::uint32_t kUnderstood = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS |
-                                          IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_XRCD;
-    constexpr std::uint32_t kDefined = kUnderstood | IBV_QP_INIT_ATTR_MAX_TSO_HEADER |
-                                       IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH;
+                                          IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_XRCD |
+                                          kSpreads;
+    constexpr std::uint32_t kDefined = kUnderstood | IBV_QP_INIT_ATTR_MAX_TSO_HEADER;
     if (init.comp_mask & ~kDefined) return EINVAL;
     if (init.comp_mask & ~kUnderstood) return EOPNOTSUPP;
     // The receiving end of XRC has a domain, everything else has a PD.
@@ -239,6 +243,10 @@ int check_extended_init(const ibv_qp_init_attr_ex& init) {
 
 ibv_qp* create_qp_extended(ibv_context* context, ibv_qp_init_attr_ex* init) {
     if (int status = check_extended_init(*init)) return fail(status);
+    if (init->comp_mask & kSpreads) {
+        Qp* spreading = create_spreading_qp(*init);
+        return spreading == nullptr ? nullptr : &spreading->base();
+    }
     ibv_qp_init_attr basic{.qp_context = init->qp_context,
                            .send_cq = init->send_cq,
                            .recv_cq = init->recv_cq,

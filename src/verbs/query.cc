@@ -42,6 +42,7 @@ void fill_limits(ibv_device_attr& out, const abi::OpenContextReply& limits) {
     out.max_srq_wr = static_cast<int>(limits.srq_wr_max);
     out.max_srq_sge = static_cast<int>(limits.sge_max);
     out.max_mw = static_cast<int>(limits.mw_max);
+    out.max_raw_ethy_qp = static_cast<int>(limits.qp_max);
 }
 
 void fill_device(ibv_device_attr& out, const Context& context) {
@@ -58,6 +59,9 @@ void fill_device(ibv_device_attr& out, const Context& context) {
     out.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT |
                            IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |
                            IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_XRC;
+    if (context.attributes.features & abi::kFlowSteering) {
+        out.device_cap_flags |= IBV_DEVICE_MANAGED_FLOW_STEERING;
+    }
     out.atomic_cap = IBV_ATOMIC_HCA;
     out.max_pkeys = 1;
     out.phys_port_cnt = 1;
@@ -76,6 +80,17 @@ void fill_odp(ibv_device_attr_ex& out) {
     out.xrc_odp_caps = kRc;
 }
 
+// Tables of the library cost the card nothing before a QP has one.
+void fill_spreading(ibv_device_attr_ex& out, const abi::OpenContextReply& limits) {
+    out.rss_caps.supported_qpts = 1u << IBV_QPT_RAW_PACKET;
+    out.rss_caps.max_rwq_indirection_tables = limits.qp_max;
+    out.rss_caps.max_rwq_indirection_table_size = abi::kHashTableMax;
+    out.rss_caps.rx_hash_fields_mask =
+        ((IBV_RX_HASH_IPSEC_SPI << 1) - 1) | static_cast<std::uint64_t>(IBV_RX_HASH_INNER);
+    out.rss_caps.rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ;
+    out.max_wq_type_rq = limits.qp_max;
+}
+
 void fill_device_extended(ibv_device_attr_ex& out, const Context& context) {
     out = {};
     fill_device(out.orig_attr, context);
@@ -84,6 +99,7 @@ void fill_device_extended(ibv_device_attr_ex& out, const Context& context) {
     out.device_cap_flags_ex = out.orig_attr.device_cap_flags | kAtomicWriteCap;
     out.max_dm_size = context.attributes.dm_max;
     fill_odp(out);
+    fill_spreading(out, context.attributes);
     out.cq_mod_caps = {.max_cq_count = abi::kModerationCountMax,
                        .max_cq_period = abi::kModerationPeriodMax};
     out.phys_port_cnt_ex = out.orig_attr.phys_port_cnt;

@@ -47,6 +47,7 @@ static_assert(kOpcodeCount == IBV_WR_ATOMIC_WRITE + 1);
 // The opcodes a QP of this type may post, one bit each (table in ibv_post_send(3); send with
 // invalidate is defined for RC only, IBTA vol. 1, table 36).
 constexpr std::uint32_t allowed_opcodes(ibv_qp_type type) {
+    constexpr std::uint32_t kRaw = 1u << IBV_WR_SEND;
     constexpr std::uint32_t kUd = 1u << IBV_WR_SEND | 1u << IBV_WR_SEND_WITH_IMM;
     constexpr std::uint32_t kUc = kUd | 1u << IBV_WR_RDMA_WRITE | 1u << IBV_WR_RDMA_WRITE_WITH_IMM |
                                   1u << IBV_WR_LOCAL_INV | 1u << IBV_WR_BIND_MW;
@@ -61,6 +62,8 @@ constexpr std::uint32_t allowed_opcodes(ibv_qp_type type) {
             return kUc;
         case IBV_QPT_UD:
             return kUd;
+        case IBV_QPT_RAW_PACKET:
+            return kRaw;
         default:
             return 0;
     }
@@ -102,6 +105,23 @@ inline void attach_small_payload(const Qp& qp, abi::SendEntry& entry) {
     entry.flags |= abi::kSendSmall;
 }
 
+// The head of a frame that is too long to ride along whole.
+inline void attach_head(const Qp& qp, abi::SendEntry& entry) {
+    const abi::Sge* sges = sges_of(entry);
+    auto* to = reinterpret_cast<std::byte*>(sges_of(entry) + entry.sge_count);
+    std::uint32_t left = abi::kSendHeadLength;
+    for (unsigned i = 0; i < entry.sge_count && left > 0; ++i) {
+        std::uint32_t length = sges[i].length < left ? sges[i].length : left;
+        const std::byte* from = qp.owner->mrs.find(sges[i].lkey, sges[i].address, length);
+        if (from == nullptr) return;
+        memcpy(to, from, length);
+        to += length;
+        left -= length;
+    }
+    entry.flags |= abi::kSendHead;
+    entry.data_length = abi::kSendHeadLength;
+}
+
 // EINVAL when there are too many SGEs.
 inline int write_sges(const Qp& qp, abi::SendEntry& entry, const ibv_sge* list, std::size_t count,
                       bool carries_payload) {
@@ -115,6 +135,8 @@ inline int write_sges(const Qp& qp, abi::SendEntry& entry, const ibv_sge* list, 
     entry.data_length = total > UINT32_MAX ? UINT32_MAX : static_cast<std::uint32_t>(total);
     if (carries_payload && total != 0 && total <= qp.owner->attributes.small_payload_max) {
         attach_small_payload(qp, entry);
+    } else if (qp.attaches_heads && total > abi::kSendHeadLength) {
+        attach_head(qp, entry);
     }
     return 0;
 }

@@ -252,7 +252,8 @@ Json Admin::function_status(std::uint32_t index) const {
             {"guid", guid},
             {"rate_bps", parts_.card.rate_of(index).bits_per_second},
             {"qps", objects.qps},
-            {"mrs", objects.mrs}};
+            {"mrs", objects.mrs},
+            {"flow_rules", parts_.card.flow_rule_count(index)}};
 }
 
 bool Admin::is_behind_uplink(const FunctionConfig& function) const {

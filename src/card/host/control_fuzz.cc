@@ -104,7 +104,7 @@ abi::Op choose_op(std::uint8_t choice) {
                                    abi::Op::kOpenContext, abi::Op::kQueryPort,
                                    abi::Op::kQueryGids,   abi::Op::kAdmin};
     if (choice < kFirst.size() * 4) return kFirst[choice / 4];
-    return static_cast<abi::Op>(16 + choice % 37);
+    return static_cast<abi::Op>(16 + choice % 43);
 }
 
 // The length of the body that the operation expects.
@@ -133,6 +133,10 @@ std::size_t right_length(abi::Op op) {
             return sizeof(abi::ModifyCqRequest);
         case abi::Op::kResolveAddress:
             return sizeof(abi::AhAttributes);
+        case abi::Op::kCreateFlow:
+            return sizeof(abi::CreateFlowRequest);
+        case abi::Op::kCreateHashQp:
+            return sizeof(abi::CreateHashQpRequest);
         case abi::Op::kReregMr:
             return sizeof(abi::ReregMrRequest);
         case abi::Op::kAllocMw:
@@ -148,6 +152,7 @@ std::size_t right_length(abi::Op op) {
         case abi::Op::kQueryGids:
         case abi::Op::kAllocPd:
         case abi::Op::kCreateChannel:
+        case abi::Op::kCreateCounters:
             return 0;
         default:
             return sizeof(abi::HandleRequest);

@@ -7,8 +7,10 @@
 #include <sys/uio.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <string_view>
 
 namespace rdmalab::card::host {
 namespace {
@@ -82,6 +84,17 @@ Status probe_memory(pid_t pid, std::uint64_t address, std::uint64_t value) {
     }
     return Error{EPERM,
                  fmt::format("the card cannot reach the memory of process {}: {}", pid, reason)};
+}
+
+bool may_use_raw_packets(pid_t pid) {
+    constexpr unsigned kCapNetRaw = 13;  // linux/capability.h
+    constexpr std::string_view kName = "CapEff:";
+    std::ifstream status(fmt::format("/proc/{}/status", pid));
+    for (std::string line; std::getline(status, line);) {
+        if (line.compare(0, kName.size(), kName) != 0) continue;
+        return (std::strtoull(line.c_str() + kName.size(), nullptr, 16) >> kCapNetRaw & 1) != 0;
+    }
+    return false;
 }
 
 std::string command_of(pid_t pid) { return first_line(fmt::format("/proc/{}/comm", pid)); }

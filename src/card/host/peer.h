@@ -23,6 +23,10 @@ Result<Peer> identify_peer(int socket);
 // must be `value`. The error is EPERM with the reason, as far as it can be known.
 Status probe_memory(pid_t pid, std::uint64_t address, std::uint64_t value);
 
+// Does the process have CAP_NET_RAW, which raw packets and flow rules take? As of now: programs
+// give rights up.
+bool may_use_raw_packets(pid_t pid);
+
 // /proc/PID/comm
 std::string command_of(pid_t pid);
 

@@ -14,6 +14,7 @@
 #include "base/limits.h"
 #include "card/host/capture.h"
 #include "card/host/clock.h"
+#include "card/verbs_values.h"
 
 namespace rdmalab::card::host {
 namespace {
@@ -47,7 +48,7 @@ ControlReply wrong_length(std::size_t expected, std::size_t found) {
 
 bool is_context_op(abi::Op op) {
     return op == abi::Op::kQueryPort || op == abi::Op::kQueryGids ||
-           (op >= abi::Op::kAllocPd && op <= abi::Op::kResolveAddress);
+           (op >= abi::Op::kAllocPd && op <= abi::Op::kCreateHashQp);
 }
 
 // Rounds that settle() grants a card whose traffic never ends.
@@ -57,6 +58,14 @@ constexpr int kSettleRoundsMax = 16;
 bool must_settle(abi::Op op) {
     return op == abi::Op::kResizeCq || op == abi::Op::kModifyQp || op == abi::Op::kDestroyQp ||
            op == abi::Op::kReregMr || op == abi::Op::kFreeDm;
+}
+
+// Raw packets are for those who may send any (packet(7)), and rules take packets from others.
+bool needs_raw_packets(abi::Op op, ByteView body) {
+    abi::CreateQpRequest request{};
+    if (op == abi::Op::kCreateQp)
+        return load_body(body, request) && request.type == kIbvQptRawPacket;
+    return op == abi::Op::kCreateFlow || op == abi::Op::kCreateHashQp;
 }
 
 // What is wrong with the framing of a request; code 0 when nothing is.
@@ -303,6 +312,11 @@ Server::Reply Server::dispatch(Connection& connection, abi::Op op, ByteView body
     }
     if (op == abi::Op::kCreateChannel) return create_channel(connection, body);
     if (op == abi::Op::kDestroyChannel) return destroy_channel(connection, body);
+    if (needs_raw_packets(op, body) && !may_use_raw_packets(connection.peer.pid)) {
+        return failure(EPERM, fmt::format("process {} lacks CAP_NET_RAW, which raw packets and "
+                                          "flow rules take",
+                                          connection.peer.pid));
+    }
     if (must_settle(op)) settle();
     return parts_.card.handle_request(connection.owner, op, body, monotonic_now(),
                                       connection.space);

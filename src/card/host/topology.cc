@@ -162,6 +162,7 @@ private:
         if (is_pf && function.pf_device.empty()) function.pf_device = function.device;
         function.representor = read_name(reader, "representor", kind_known && !is_pf);
         function.netns = read_name(reader, "netns", false);
+        if (auto on = reader.boolean("flow_steering")) function.flow_steering = *on;
         function.netdev = read_netdev(reader, false);
         read_pci(reader, function);
         read_mac(reader, function);

@@ -2,7 +2,8 @@
 //
 //   seed, mtu, cnp_interval, computed_icrc, netdev_mtu  of the card
 //   [[port]]      name, pf
-//   [[function]]  device, kind ("pf", "vf", "sf"), pf, representor, pci, mac, ips, netns, netdev
+//   [[function]]  device, kind ("pf", "vf", "sf"), pf, representor, pci, mac, ips, netns, netdev,
+//                 flow_steering
 //   [[cable]]     name, a, b; impairments: rate, delay, jitter, loss, reorder, duplicate, corrupt,
 //                 ce, verify_icrc, for both directions or in the tables both, a_to_b, b_to_a
 //   [[uplink]]    port, netdev, bursts

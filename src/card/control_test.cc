@@ -170,7 +170,7 @@ TEST_F(ControlTest, queue_pairs_beyond_the_limits_are_refused) {
     EXPECT_EQ(with([](auto& r) { r.recv_cq = 77; }), EINVAL);
     EXPECT_EQ(with([](auto& r) { r.srq = 77; }), EINVAL);
     EXPECT_EQ(with([](auto& r) { r.pd = 77; }), EINVAL);
-    EXPECT_EQ(counts().qps, 2u);
+    EXPECT_EQ(counts().qps, 3u);
 }
 
 TEST_F(ControlTest, shared_receive_queues_are_checked) {

@@ -154,6 +154,8 @@ bool Engine::Impl::poll_frame(wire::Frame& out) {
             qp->tx_bytes += out.payload_length;
             if (qp->is_watched) [[unlikely]]
                 note_sent(*qp, out, bytes);
+            if (qp->attributes.rate_limit_kbps != 0) [[unlikely]]
+                pace(*qp, bytes);
             if (budget <= 1) {
                 core.ready.rotate();
                 budget = core.config.frames_per_turn;
@@ -195,6 +197,12 @@ void Engine::Impl::note_sent(Qp& qp, const wire::Frame& frame, std::size_t bytes
     packet.is_requester = info != nullptr && !is_response(info->kind);
     packet.asks_ack = (bth.ack_request & 0x80) != 0;
     qp.hold_until = core.congestion->handle_sent(packet, core.now);
+}
+
+// IBV_QP_RATE_LIMIT, of raw packet QPs. A QP that is late makes up for a millisecond at most.
+void Engine::Impl::pace(Qp& qp, std::size_t bytes) const {
+    const Rate rate{std::uint64_t{qp.attributes.rate_limit_kbps} * 1'000};
+    qp.hold_until = std::max(qp.hold_until, core.now - milliseconds(1)) + rate.time_for(bytes);
 }
 
 void Engine::Impl::commit(std::span<const CopyFault> faults) {

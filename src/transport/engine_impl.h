@@ -25,6 +25,7 @@ struct Engine::Impl {
     bool poll_held(Qp& qp, wire::Frame& out);
     void note_sent(Qp& qp, const wire::Frame& frame, std::size_t bytes);
     void watch(Qp& qp, bool on);
+    void pace(Qp& qp, std::size_t bytes) const;
     void commit(std::span<const CopyFault> faults);
     void apply(const CopyFault& fault);
     void push_completions();

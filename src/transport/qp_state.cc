@@ -32,11 +32,12 @@ constexpr std::array kUdRows{
     Transition{kSqd, kSqd, 0, kQpPkeyIndex | kQpQkey},
     Transition{kSqe, kRts, 0, kRtsAlsoUd},
 };
+constexpr std::uint32_t kRtsAlsoRaw = kQpCurState | kQpRateLimit;
 constexpr std::array kRawRows{
     Transition{kReset, kInit, kQpPort, 0},  Transition{kInit, kInit, 0, kQpPort},
-    Transition{kInit, kRtr, 0, 0},          Transition{kRtr, kRts, 0, kQpCurState},
-    Transition{kRts, kRts, 0, kQpCurState}, Transition{kRts, kSqd, 0, kQpEnSqdAsyncNotify},
-    Transition{kSqd, kRts, 0, kQpCurState}, Transition{kSqd, kSqd, 0, 0},
+    Transition{kInit, kRtr, 0, 0},          Transition{kRtr, kRts, 0, kRtsAlsoRaw},
+    Transition{kRts, kRts, 0, kRtsAlsoRaw}, Transition{kRts, kSqd, 0, kQpEnSqdAsyncNotify},
+    Transition{kSqd, kRts, 0, kRtsAlsoRaw}, Transition{kSqd, kSqd, 0, 0},
     Transition{kSqe, kRts, 0, kQpCurState},
 };
 constexpr std::array kUcRows{

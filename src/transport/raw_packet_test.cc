@@ -234,6 +234,30 @@ TEST_F(RawPacketTest, a_rule_gives_a_datagram_to_any_ud_qp_and_nothing_else) {
     EXPECT_THAT(bench.b.poll_recv(), IsEmpty());
 }
 
+TEST_F(RawPacketTest, a_rate_limit_spaces_the_frames) {
+    QpAttributes attributes;
+    attributes.state = QpState::kRts;
+    attributes.rate_limit_kbps = 8'000;  // a byte each microsecond
+    ASSERT_EQ(
+        bench.a.engine.modify_qp(Host::kOwner, qa, attributes, kQpState | kQpRateLimit, bench.now),
+        0);
+    for (int i = 0; i < 10; ++i) post(udp_frame(1000, 9));
+    wire::Frame frame;
+    int sent = 0;
+    while (poll(frame)) ++sent;
+    EXPECT_LE(sent, 2);  // what a millisecond makes up for
+    const Instant start = bench.now;
+    while (sent < 10) {
+        ASSERT_FALSE(bench.a.engine.next_deadline().is_never());
+        bench.now = bench.a.engine.next_deadline();
+        bench.a.engine.handle_timeout(bench.now);
+        while (poll(frame)) ++sent;
+    }
+    EXPECT_GE((bench.now - start).ns, 7'000'000);
+    EXPECT_LE((bench.now - start).ns, 10'000'000);
+    commit(bench.a);
+}
+
 TEST_F(RawPacketTest, no_transport_packet_reaches_a_raw_packet_qp_by_its_number) {
     const Qpn sender = bench.a.create_qp(QpType::kUd);
     bench.ready_datagram(bench.a, sender, 0x11);

@@ -18,8 +18,8 @@ public:
 
     int run(const ibv_flow_attr& attributes) {
         const auto* at = reinterpret_cast<const std::byte*>(&attributes + 1);
-        // Some programs (pyverbs) give the size of the structure alone; the specifications then tell
-        // where they end.
+        // Some programs (pyverbs) give the size of the structure alone; the specifications then
+        // tell where they end.
         const bool is_bare = attributes.size == sizeof attributes && attributes.num_of_specs > 0;
         std::size_t left = is_bare ? SIZE_MAX : attributes.size - sizeof attributes;
         for (unsigned i = 0; i < attributes.num_of_specs; ++i) {

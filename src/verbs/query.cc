@@ -89,6 +89,10 @@ void fill_spreading(ibv_device_attr_ex& out, const abi::OpenContextReply& limits
         ((IBV_RX_HASH_IPSEC_SPI << 1) - 1) | static_cast<std::uint64_t>(IBV_RX_HASH_INNER);
     out.rss_caps.rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ;
     out.max_wq_type_rq = limits.qp_max;
+    // In kbit/s (IBV_QP_RATE_LIMIT).
+    out.packet_pacing_caps = {.qp_rate_limit_min = 1,
+                              .qp_rate_limit_max = 400'000'000,
+                              .supported_qpts = 1u << IBV_QPT_RAW_PACKET};
 }
 
 void fill_device_extended(ibv_device_attr_ex& out, const Context& context) {

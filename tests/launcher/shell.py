@@ -212,7 +212,8 @@ class Installation(launcher_kit.LauncherTest):
             "share/man/man1/flow_steer.1", "share/man/man1/pcc.1", "share/bash-completion/completions/flow_steer",
             "bin/rdmalab", "bin/rdmalab-card", "lib/rdmalab/rdma/libibverbs.so", "lib/rdmalab/rdma/libibverbs.so.1",
             "lib/rdmalab/rdma/librdmacm.so", "lib/rdmalab/rdma/librdmacm.so.1",
-            "share/man/man1/rdmalab.1", "share/man/man8/rdmalab-card.8", "share/man/man5/rdmalab-topology.5",
+            "share/man/man3/ibv_create_flow.3", "share/man/man3/ibv_destroy_flow.3", "share/man/man1/rdmalab.1",
+            "share/man/man8/rdmalab-card.8", "share/man/man5/rdmalab-topology.5",
             "share/bash-completion/completions/rdmalab", "share/zsh/site-functions/_rdmalab",
             "share/fish/vendor_completions.d/rdmalab.fish", "share/rdmalab/topologies/loopback.toml",
         ):

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "base/prng.h"
+#include "card/rule_abi.h"
 #include "card/test_client.h"
 
 using namespace rdmalab;

@@ -15,6 +15,7 @@
 #include "card/host/server.h"
 #include "card/host/testing.h"
 #include "card/host/topology.h"
+#include "card/rule_abi.h"
 
 namespace rdmalab::card::host {
 namespace {

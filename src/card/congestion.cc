@@ -135,7 +135,7 @@ Congestion::~Congestion() {
 bool Congestion::send_probe(FlowId flow, Instant now) {
     const std::uint32_t function = pcc::unit_of(flow);
     const wire::LowerTemplate* const lower =
-        functions_[function]->engine().path_of(Qpn{pcc::number_of(flow)});
+        functions_[function]->engine().probe_path(Qpn{pcc::number_of(flow)});
     if (lower == nullptr) return false;
     Outgoing& outgoing = outboxes_[function].emplace_back();
     outgoing.lower = *lower;

@@ -498,10 +498,16 @@ struct QpAttributes {
     AhAttributes ah;
     std::uint16_t pkey_index;
     std::uint8_t sqd_async_notify, sq_draining, reads_outstanding, responder_resources,
-        min_rnr_timer, port, timeout, retry_count, rnr_retry, reserved;
+        min_rnr_timer, port, timeout, retry_count, rnr_retry, ece_options;
     std::uint32_t rate_limit_kbps;
     std::uint32_t send_wr_max, recv_wr_max, send_sge_max, recv_sge_max, inline_max;
 };
+// Options of enhanced connection establishment (ibv_set_ece(3)) that the card has; and the mask
+// bit, none of ibv_modify_qp(3), with which a QP in RESET or INIT takes `ece_options`, and nothing
+// else.
+inline constexpr std::uint8_t kEceRttProbes = 1 << 0;  // congestion control may send RTT probes
+inline constexpr std::uint8_t kEceSupported = kEceRttProbes;
+inline constexpr std::uint32_t kModifyEce = 1u << 26;
 struct ModifyQpRequest {
     std::uint32_t qpn, mask;
     QpAttributes attributes;

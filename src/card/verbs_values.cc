@@ -153,6 +153,9 @@ std::optional<transport::QpAttributes> attributes_from_abi(const abi::QpAttribut
     out.destination_qpn = {in.destination_qpn & 0xff'ffff};
     out.caps = {in.send_wr_max, in.recv_wr_max, in.send_sge_max, in.recv_sge_max, in.inline_max};
     out.rate_limit_kbps = in.rate_limit_kbps;
+    static_assert(abi::kEceSupported == transport::kEceSupported);
+    static_assert(abi::kModifyEce == transport::kQpEce);
+    out.ece_options = in.ece_options;
     return out;
 }
 
@@ -178,6 +181,7 @@ abi::QpAttributes attributes_to_abi(const transport::QpAttributes& in) {
     out.retry_count = in.retry_count;
     out.rnr_retry = in.rnr_retry;
     out.rate_limit_kbps = in.rate_limit_kbps;
+    out.ece_options = static_cast<std::uint8_t>(in.ece_options);
     out.send_wr_max = in.caps.send_wr_max;
     out.recv_wr_max = in.caps.recv_wr_max;
     out.send_sge_max = in.caps.send_sge_max;

@@ -141,10 +141,10 @@ TEST_F(CongestionTest, a_receiver_that_is_not_ready_is_told_as_nak) {
 }
 
 TEST_F(CongestionTest, the_end_of_a_qp_is_told_and_its_way_is_known_until_then) {
-    EXPECT_NE(bench.a.engine.path_of(qa), nullptr);
+    EXPECT_NE(bench.a.engine.probe_path(qa), nullptr);
     bench.a.engine.destroy_qp(Host::kOwner, qa);
     EXPECT_THAT(port_a.gone, testing::ElementsAre(qa));
-    EXPECT_EQ(bench.a.engine.path_of(qa), nullptr);
+    EXPECT_EQ(bench.a.engine.probe_path(qa), nullptr);
 }
 
 }  // namespace

@@ -60,10 +60,11 @@ void Engine::Impl::watch(Qp& qp, bool on) {
 
 bool Engine::has_qp(Qpn qpn) const { return impl_->core.qps.find(qpn) != nullptr; }
 
-const wire::LowerTemplate* Engine::path_of(Qpn qpn) const {
+const wire::LowerTemplate* Engine::probe_path(Qpn qpn) const {
     const Qp* const qp = impl_->core.qps.find(qpn);
     if (qp == nullptr || !qp->is_connected() || qp->state < QpState::kRtr) return nullptr;
-    return &qp->lower;
+    const bool agreed = (qp->attributes.ece_options & kEceRttProbes) != 0;
+    return agreed ? &qp->lower : nullptr;
 }
 
 Result<PdId> Engine::create_pd(OwnerId owner) {
@@ -352,6 +353,7 @@ int Engine::modify_qp(OwnerId owner, Qpn qpn, const QpAttributes& attributes, st
 
 int Engine::Impl::modify(Qp& qp, const QpAttributes& attributes, std::uint32_t mask) {
     const QpState from = qp.state;
+    if ((mask & kQpEce) != 0) return set_ece(qp, attributes, mask);
     const QpState to = (mask & kQpState) != 0 ? attributes.state : from;
     if (!is_transition_allowed(qp.init.type, from, to, mask)) return EINVAL;
     const bool may_differ = to == QpState::kReset || to == QpState::kErr;
@@ -361,6 +363,15 @@ int Engine::Impl::modify(Qp& qp, const QpAttributes& attributes, std::uint32_t m
     assign(qp, attributes, mask);
     if ((mask & kQpMaxDestRdAtomic) != 0) responder.size_resources(qp);
     enter(qp, from, to);
+    return 0;
+}
+
+// Options are settled before the peer is known to the QP; those that the card does not know fall
+// away.
+int Engine::Impl::set_ece(Qp& qp, const QpAttributes& attributes, std::uint32_t mask) {
+    const bool is_early = qp.state == QpState::kReset || qp.state == QpState::kInit;
+    if (mask != kQpEce || !is_early) return EINVAL;
+    qp.attributes.ece_options = attributes.ece_options & kEceSupported;
     return 0;
 }
 

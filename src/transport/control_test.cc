@@ -217,6 +217,33 @@ TEST_F(ControlTest, query_tells_what_modify_has_set) {
     EXPECT_EQ(engine.query_qp(kOwner, qpn)->path_mtu, 0u);
 }
 
+TEST_F(ControlTest, ece_options_are_settled_before_the_peer_is_known) {
+    const Qpn qpn = bench.a.create_qp(QpType::kRc);
+    const auto set = [&](std::uint32_t options, std::uint32_t mask = kQpEce) {
+        QpAttributes wish;
+        wish.ece_options = options;
+        return engine.modify_qp(kOwner, qpn, wish, mask, bench.now);
+    };
+    const auto options = [&] { return engine.query_qp(kOwner, qpn)->ece_options; };
+    EXPECT_EQ(options(), kEceSupported);
+    EXPECT_EQ(set(0), 0);
+    EXPECT_EQ(options(), 0u);
+    EXPECT_EQ(set(~0u), 0);
+    EXPECT_EQ(options(), kEceSupported) << "unknown ones fall away";
+    EXPECT_EQ(set(0, kQpEce | kQpState), EINVAL);
+    attributes.path_mtu = 1024;
+    attributes.av = bench.vector_to(bench.b.gid, bench.b.mac);
+    attributes.destination_qpn = Qpn{0x123456};
+    ASSERT_EQ(modify(qpn, QpState::kInit, kInit), 0);
+    EXPECT_EQ(set(0), 0);
+    ASSERT_EQ(modify(qpn, QpState::kRtr, kRtr), 0);
+    EXPECT_EQ(set(kEceSupported), EINVAL);
+    EXPECT_EQ(options(), 0u);
+    EXPECT_EQ(engine.probe_path(qpn), nullptr) << "no probes were agreed on";
+    ASSERT_EQ(modify(qpn, QpState::kReset, 0), 0);
+    EXPECT_EQ(options(), kEceSupported);
+}
+
 TEST_F(ControlTest, a_qp_works_again_after_reset) {
     const Qpn qa = bench.a.create_qp(QpType::kRc), qb = bench.b.create_qp(QpType::kRc);
     auto& ma = bench.a.region(100);

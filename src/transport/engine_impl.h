@@ -38,6 +38,7 @@ struct Engine::Impl {
     void leave_xrcd(OwnerId owner, XrcdId id);
     void forget_target(SrqId srq);
     int modify(Qp& qp, const QpAttributes& attributes, std::uint32_t mask);
+    static int set_ece(Qp& qp, const QpAttributes& attributes, std::uint32_t mask);
     int check_attributes(const Qp& qp, const QpAttributes& attributes, std::uint32_t mask) const;
     int resolve_peer(Qp& qp, const QpAttributes& attributes, std::uint32_t mask);
     void assign(Qp& qp, const QpAttributes& attributes, std::uint32_t mask) const;

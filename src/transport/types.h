@@ -221,7 +221,16 @@ enum QpAttributeMask : std::uint32_t {
     kQpCap = 1 << 19,
     kQpDestQpn = 1 << 20,
     kQpRateLimit = 1 << 25,
+    // Not of ibv_modify_qp: of ibv_set_ece, and alone.
+    kQpEce = 1 << 26,
 };
+
+// Enhanced connection establishment (IBTA vol. 1, annex on ECE; ibv_set_ece(3)): what this card can
+// do for a connection when its peer agrees. New queue pairs offer all.
+enum EceOptions : std::uint32_t {
+    kEceRttProbes = 1 << 0,  // congestion control measures the connection with RTT probes
+};
+inline constexpr std::uint32_t kEceSupported = kEceRttProbes;
 
 // The address a QP or an AH sends to. `gid_index` chooses the source GID; the card resolves the
 // destination MAC.
@@ -258,6 +267,7 @@ struct QpAttributes {
     Qpn destination_qpn;
     QpCaps caps;
     std::uint32_t rate_limit_kbps = 0;
+    std::uint32_t ece_options = kEceSupported;  // EceOptions
 };
 
 }  // namespace rdmalab::transport

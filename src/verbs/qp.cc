@@ -4,6 +4,7 @@
 
 #include <new>
 
+#include "base/identity.h"
 #include "verbs/cq.h"
 #include "verbs/send_entry.h"
 #include "verbs/wq.h"
@@ -253,6 +254,12 @@ std::size_t RecvQueue::bytes() const {
 using namespace rdmalab;
 using namespace rdmalab::verbs;
 
+namespace {
+
+constexpr int kPublicMask = (IBV_QP_RATE_LIMIT << 1) - 1;
+
+}  // namespace
+
 extern "C" ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
     Qp* qp = create_qp(pd, *init);
     return qp == nullptr ? nullptr : &qp->base();
@@ -262,6 +269,7 @@ extern "C" int ibv_destroy_qp(ibv_qp* qp) { return destroy_qp(qp_of(qp)); }
 
 extern "C" int ibv_modify_qp(ibv_qp* public_qp, ibv_qp_attr* attributes, int mask) {
     Qp& qp = qp_of(public_qp);
+    if ((mask & ~kPublicMask) != 0) return EINVAL;
     abi::ModifyQpRequest request{.qpn = public_qp->qp_num,
                                  .mask = static_cast<std::uint32_t>(mask),
                                  .attributes = to_abi(*attributes)};
@@ -291,15 +299,24 @@ extern "C" int ibv_query_qp_data_in_order(ibv_qp*, ibv_wr_opcode, uint32_t) {
     return 0;  // the card places a message with copies whose inner order nobody promises
 }
 
-extern "C" int ibv_set_ece(ibv_qp*, ibv_ece*) {
-    errno = EOPNOTSUPP;
-    return EOPNOTSUPP;
+extern "C" int ibv_set_ece(ibv_qp* public_qp, ibv_ece* ece) {
+    if (ece->comp_mask != 0 || ece->vendor_id != identity::kVendorId) return EINVAL;
+    abi::ModifyQpRequest request{
+        .qpn = public_qp->qp_num, .mask = abi::kModifyEce, .attributes = {}};
+    ece->options &= abi::kEceSupported;
+    request.attributes.ece_options = static_cast<std::uint8_t>(ece->options);
+    return qp_of(public_qp).owner->connection.call(abi::Op::kModifyQp, request);
 }
 
-extern "C" int ibv_query_ece(ibv_qp*, ibv_ece* ece) {
+extern "C" int ibv_query_ece(ibv_qp* public_qp, ibv_ece* ece) {
     *ece = {};
-    errno = EOPNOTSUPP;
-    return EOPNOTSUPP;
+    abi::QpAttributes reply{};
+    abi::HandleRequest request{public_qp->qp_num};
+    Qp& qp = qp_of(public_qp);
+    if (int status = qp.owner->connection.call(abi::Op::kQueryQp, request, reply)) return status;
+    ece->vendor_id = identity::kVendorId;
+    ece->options = reply.ece_options;
+    return 0;
 }
 
 namespace {

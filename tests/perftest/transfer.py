@@ -243,6 +243,18 @@ class Queues(SharedBench):
         self.assertIn("--inline_size 65536: mlx5_3 takes", run.program.stdout)
 
 
+class Ece(SharedBench):
+    def test_both_sides_settle_on_the_same_options(self):
+        run = self.run_client("--use_ece", "-q", 2, "-i", 50, "-w", 0)
+        for end in ("source", "destination"):
+            settled = run.connection()[end]["processes"][0]["ece"]
+            self.assertEqual(settled, [{"vendorId": 0x02726C, "options": 1, "compMask": 0}] * 2)
+
+    def test_the_settled_options_are_shown(self):
+        run = self.run_client("--use_ece", "-i", 50, "-w", 0, json_output=False)
+        self.assertIn("ECE: vendor 0x2726c, options 0x1", run.program.stdout)
+
+
 class Window(SharedBench):
     def test_iterations_over_the_window_are_the_rate(self):
         results = self.run_client("-s", 4096, "-D", 0.5, "-w", 0.2).connection()["bwResults"]

@@ -10,7 +10,7 @@ namespace rdmalab::launcher {
 
 struct Session {
     int exit_status = 0;               // what main returns when nothing was thrown
-    std::vector<std::string> command;  // of `run`: what stood after "--"
+    std::vector<std::string> command;  // of `run` and `lab`: what stood after "--"
 };
 
 void add_up_command(CLI::App& app, Session& session);
@@ -22,6 +22,7 @@ void add_flow_command(CLI::App& app, Session& session);
 void add_congestion_command(CLI::App& app, Session& session);
 void add_pcap_command(CLI::App& app, Session& session);
 void add_run_command(CLI::App& app, Session& session);
+void add_lab_command(CLI::App& app, Session& session);
 void add_demo_command(CLI::App& app, Session& session);
 void add_completion_command(CLI::App& app, Session& session);
 

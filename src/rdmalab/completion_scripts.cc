@@ -125,6 +125,14 @@ constexpr char kBashTail[] = R"sh(                *) choices="COMMANDS --help --
                 case "$command" in
                     link) choices="$(_rdmalab_facts name)" ;;
                     completion) choices="bash zsh fish" ;;
+                    lab)
+                        if [[ $previous == lab ]]; then
+                            choices="up exec agent crash link status down"
+                        else
+                            choices="$(rdmalab lab status --json 2>/dev/null |
+                                sed -n 's/^ *"name": "\(.*\)",$/\1/p') up down cut"
+                        fi
+                        ;;
                     flow)
                         if [[ $previous == flow ]]; then
                             choices="dump counters trace"

@@ -27,11 +27,22 @@ constexpr char kFooter[] =
     "  rdmalab down\n"
     "'rdmalab COMMAND --help' explains a command; rdmalab(1) explains all of them.";
 
-// What follows "--" belongs to the program that `run` starts and is not ours to parse.
+// What follows "--" belongs to the program that `run` or `lab exec` starts and is not ours to
+// parse; nor is what follows the host of `lab agent`.
 std::vector<std::string> take_command(std::vector<std::string>& arguments) {
-    bool is_run = std::find(arguments.begin(), arguments.end(), "run") != arguments.end();
+    constexpr std::size_t kBeforeCommand = 3;  // lab agent HOST
+    bool is_agent = arguments.size() > kBeforeCommand && arguments[0] == "lab" &&
+                    arguments[1] == "agent" && !arguments[2].starts_with("-");
+    if (is_agent) {
+        std::vector<std::string> command(arguments.begin() + kBeforeCommand, arguments.end());
+        arguments.resize(kBeforeCommand);
+        return command;
+    }
+    bool starts_program = std::any_of(arguments.begin(), arguments.end(), [](const auto& word) {
+        return word == "run" || word == "exec";
+    });
     auto mark = std::find(arguments.begin(), arguments.end(), "--");
-    if (!is_run || mark == arguments.end()) return {};
+    if (!starts_program || mark == arguments.end()) return {};
     std::vector<std::string> command(mark + 1, arguments.end());
     arguments.erase(mark, arguments.end());
     return command;
@@ -39,11 +50,12 @@ std::vector<std::string> take_command(std::vector<std::string>& arguments) {
 
 const CLI::App& deepest(const CLI::App& app) {
     std::vector<CLI::App*> chosen = const_cast<CLI::App&>(app).get_subcommands();
-    return chosen.empty() ? app : *chosen.front();
+    return chosen.empty() ? app : deepest(*chosen.front());
 }
 
 std::string full_name(const CLI::App& app) {
-    return app.get_parent() == nullptr ? app.get_name() : "rdmalab " + app.get_name();
+    return app.get_parent() == nullptr ? app.get_name()
+                                       : full_name(*app.get_parent()) + " " + app.get_name();
 }
 
 // Every word the user could have meant at this place.
@@ -61,7 +73,7 @@ std::vector<std::string> known_words(const CLI::App& app, bool options) {
 
 std::string describe_extra(const CLI::App& app, const std::string& word) {
     bool is_option = word.size() > 1 && word.front() == '-';
-    bool is_command = !is_option && app.get_parent() == nullptr;
+    bool is_command = !is_option && !app.get_subcommands({}).empty();
     std::string text = fmt::format(
         "unknown {} '{}'", is_option ? "option" : (is_command ? "command" : "argument"), word);
     std::string name = word.substr(0, word.find('='));
@@ -103,6 +115,7 @@ int launch(int argument_count, char** argument_values) {
     add_congestion_command(app, session);
     add_pcap_command(app, session);
     add_flow_command(app, session);
+    add_lab_command(app, session);
     add_demo_command(app, session);
     add_completion_command(app, session);
 

@@ -6,11 +6,9 @@
 // launcher is killed, the kernel ends the card and the program.
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 
 #include <cerrno>
 #include <cstdlib>
@@ -19,6 +17,7 @@
 
 #include "rdmalab/card_client.h"
 #include "rdmalab/card_process.h"
+#include "rdmalab/child.h"
 #include "rdmalab/commands.h"
 #include "rdmalab/device_view.h"
 #include "rdmalab/failure.h"
@@ -93,21 +92,6 @@ void enter_view(const Surroundings& surroundings) {
     }
 }
 
-// Waits for the program and passes on the signals that only the launcher got.
-int supervise(pid_t child, StopSignals& signals) {
-    Fd pidfd(static_cast<int>(syscall(SYS_pidfd_open, child, 0)));
-    for (;;) {
-        pollfd waited[2] = {{pidfd.value(), POLLIN, 0}, {signals.descriptor(), POLLIN, 0}};
-        poll(waited, 2, -1);
-        while (std::optional<StopSignal> signal = signals.take()) {
-            if (!signal->from_terminal) kill(child, signal->number);
-        }
-        int status = 0;
-        if (waitpid(child, &status, WNOHANG) != child) continue;
-        return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    }
-}
-
 int run_embedded(RunOptions options, const std::vector<std::string>& command) {
     options.embedded.name = fmt::format("run-{}", getpid());
     StopSignals signals;
@@ -122,7 +106,7 @@ int run_embedded(RunOptions options, const std::vector<std::string>& command) {
         throw Failure(kExitFailed, fmt::format("cannot start a process: {}", std::strerror(errno)));
     }
     if (child == 0) run_in_child(surroundings, command, launcher);
-    return supervise(child, signals);
+    return stay_until_end(child, signals);
 }
 
 void run(const RunOptions& options, Session& session) {

@@ -75,6 +75,7 @@ ControlReply Control::handle(Context& context, abi::Op op, ByteView body, Instan
 void Control::release(Context& context) {
     pass_on_targets(context);
     context.function->steering().release(context.owner);
+    for (auto& [qpn, qp] : context.qps) qp->may_have_rules = false;  // they have gone, all at once
     context.function->engine().release_owner(context.owner);
     context.function->forget_closed_xrcds();
     for (auto& [handle, dm] : context.dms) {

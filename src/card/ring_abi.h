@@ -110,6 +110,7 @@ enum SendFlags : std::uint8_t {
                       // still checked
     kSendHead = 32,   // raw packet QPs: `data_length` bytes follow the SGEs, a copy of the first
                       // kSendHeadLength of the longer frame that the SGEs name
+    kSendChecksums = 64,  // raw packet QPs: fill in the checksums of IPv4, TCP and UDP
 };
 inline constexpr std::uint32_t kSendHeadLength = 128;
 // Send WQE: this head, then `sge_count` Sge, then the inline or small bytes. The stride of a queue
@@ -163,6 +164,7 @@ enum CqeFlags : std::uint16_t {
     kCqeGrh = 16,
     kCqeSmall = 32,  // copy byte_length bytes from the entry's small area to its SGEs
     kCqeSolicited = 64,
+    kCqeChecksumsRight = 128,
 };
 enum class CqeOpcode : std::uint8_t {
     kSend,

@@ -134,6 +134,7 @@ void SendRing::decode(const std::byte* entry, transport::SendWqe& out) const {
     out.remote_qkey = head.remote_qkey;
     out.remote_srq = {head.ah & 0xff'ffff};
     out.is_inline = false;
+    out.fills_checksums = shape_.type == QpType::kRaw && (head.flags & abi::kSendChecksums) != 0;
     out.inline_data = {};
     out.head = {};
     out.sge_count = 0;
@@ -254,6 +255,7 @@ std::uint16_t cqe_flags(const transport::Completion& c) {
     if (c.has_grh) flags |= abi::kCqeGrh;
     if (c.in_small_area) flags |= abi::kCqeSmall;
     if (c.solicited) flags |= abi::kCqeSolicited;
+    if (c.checksums_right) flags |= abi::kCqeChecksumsRight;
     return static_cast<std::uint16_t>(flags);
 }
 }  // namespace

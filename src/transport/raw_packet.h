@@ -6,8 +6,9 @@
 // those that are no longer than a head, those whose checksums are to be filled in, and those that
 // say that they are RoCEv2, since a receiver of the card relies on what is checked of such frames.
 //
-// Receiving. The header of a frame, then its payload; RoCEv2 frames also show their pad and ICRC,
-// which the card otherwise leaves away.
+// Receiving. The header of a frame, then its payload. Two kinds of frames are read as a whole:
+// RoCEv2 frames, which also show their pad and ICRC, otherwise left away; and TCP and UDP over
+// IPv4, whose checksums are looked at.
 #pragma once
 
 #include "transport/core.h"
@@ -32,6 +33,7 @@ private:
     bool read_sges(const Qp& qp, const SendWork& work, ByteSpan out);
     bool emit_whole(const Qp& qp, const SendWork& work, wire::Frame& out);
     bool make_bytes(const wire::Frame& frame, PayloadSegment& out);
+    static bool is_checked(const wire::Frame& frame);
 
     Core& core_;
 };

@@ -234,6 +234,29 @@ TEST_F(RawPacketTest, a_rule_gives_a_datagram_to_any_ud_qp_and_nothing_else) {
     EXPECT_THAT(bench.b.poll_recv(), IsEmpty());
 }
 
+TEST_F(RawPacketTest, checksums_are_filled_in_on_demand_and_checked_on_arrival) {
+    for (const std::size_t length : {100, 1400}) {
+        SCOPED_TRACE(length);
+        auto bytes = udp_frame(length, 9);
+        bytes[40] = bytes[41] = std::byte{0x55};
+        for (const bool fills : {true, false}) {
+            std::memcpy(ma.bytes.data(), bytes.data(), length);
+            SendWqe wqe =
+                send_wqe(WrOpcode::kSend, {ma.sge(0, static_cast<std::uint32_t>(length))});
+            wqe.fills_checksums = fills;
+            bench.a.post_send(qa, wqe);
+            wire::Frame frame;
+            ASSERT_TRUE(poll(frame));
+            const auto done = steer(frame);
+            ASSERT_THAT(done, SizeIs(1));
+            EXPECT_EQ(done[0].byte_length, length);
+            EXPECT_EQ(done[0].checksums_right, fills);
+            EXPECT_TRUE(std::equal(bytes.begin() + 42, bytes.end(), mb.bytes.begin() + 42));
+            commit(bench.a);
+        }
+    }
+}
+
 TEST_F(RawPacketTest, a_rate_limit_spaces_the_frames) {
     QpAttributes attributes;
     attributes.state = QpState::kRts;

@@ -28,6 +28,8 @@ struct SendWork {
         wqe.malformed = wqe.is_inline = wqe.solicited = wqe.fence = false;
         wqe.sge_count = 0;
         wqe.inline_data = {};
+        wqe.head = {};
+        wqe.fills_checksums = false;
         psn_count = 0;
         status = WcStatus::kSuccess;
         is_done = is_counted = false;

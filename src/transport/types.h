@@ -88,6 +88,7 @@ struct SendWqe {
     // Raw packet QPs: the first bytes of what the SGEs name, copied by the client's library so that
     // the card need not fetch them to know where the frame goes. Empty: fetch them.
     ByteView head;
+    bool fills_checksums = false;  // raw packet QPs: wire/offload.h
     std::array<Sge, limits::kSgeMax> sges;
 };
 
@@ -148,7 +149,8 @@ struct Completion {
     bool has_grh = false;        // UD: 40 bytes of GRH precede the payload
     bool in_small_area = false;  // the payload is in RecvWqe::small_area
     bool solicited = false;
-    std::uint32_t flow_tag = 0;  // of the rule that steered the frame to the QP
+    bool checksums_right = false;  // raw packet QPs: wire/offload.h
+    std::uint32_t flow_tag = 0;    // of the rule that steered the frame to the QP
     std::uint32_t byte_length = 0;
     std::uint32_t immediate = 0;
     Qpn source_qpn;                  // UD

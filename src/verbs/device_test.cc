@@ -78,7 +78,7 @@ TEST_F(DeviceTest, attributes_claim_what_there_is_and_nothing_else) {
     EXPECT_EQ(attributes.odp_caps.per_transport_caps.ud_odp_caps & IBV_ODP_SUPPORT_WRITE, 0u);
     EXPECT_EQ(attributes.max_dm_size, limits::kDmMax);
     EXPECT_EQ(attributes.orig_attr.max_mw, static_cast<int>(limits::kMrMax));
-    EXPECT_EQ(attributes.raw_packet_caps, 0u);
+    EXPECT_EQ(attributes.raw_packet_caps, std::uint32_t{IBV_RAW_PACKET_CAP_IP_CSUM});
     EXPECT_EQ(attributes.tm_caps.max_num_tags, 0u);
     EXPECT_EQ(attributes.hca_core_clock, 1'000'000u);
     constexpr unsigned kClaimed =

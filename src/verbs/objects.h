@@ -165,7 +165,7 @@ struct Qp : ibv_qp_ex {
     std::uint32_t generation = 0;
     std::uint32_t allowed_opcodes = 0;  // bit per enum ibv_wr_opcode
     bool signal_all = false;
-    bool attaches_heads = false;        // raw packets: abi::kSendHead
+    bool is_raw = false;                // entries have abi::kSendHead and kSendChecksums
     Wq* wq = nullptr;                   // that this is the queue of
     IndirectionTable* table = nullptr;  // by which it spreads what it gets
     Addressing addressing = Addressing::kConnected;

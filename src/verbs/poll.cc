@@ -102,6 +102,7 @@ unsigned wc_flags(const abi::Cqe& cqe) {
     if (cqe.flags & abi::kCqeGrh) flags |= IBV_WC_GRH;
     if (cqe.flags & abi::kCqeImmediate) flags |= IBV_WC_WITH_IMM;
     if (cqe.flags & abi::kCqeInvalidated) flags |= IBV_WC_WITH_INV;
+    if (cqe.flags & abi::kCqeChecksumsRight) flags |= IBV_WC_IP_CSUM_OK;
     return flags;
 }
 

@@ -105,7 +105,7 @@ void publish_to_program(Qp& qp, ibv_pd* pd, ibv_qp_init_attr& init) {
     qp.signal_all = init.sq_sig_all != 0;
     qp.allowed_opcodes = allowed_opcodes(init.qp_type);
     if (init.qp_type == IBV_QPT_UD) qp.addressing = Addressing::kDatagram;
-    qp.attaches_heads = init.qp_type == IBV_QPT_RAW_PACKET;
+    qp.is_raw = init.qp_type == IBV_QPT_RAW_PACKET;
     if (init.qp_type == IBV_QPT_XRC_SEND) qp.addressing = Addressing::kXrc;
 }
 

@@ -58,7 +58,8 @@ void fill_device(ibv_device_attr& out, const Context& context) {
     out.hw_ver = 1;
     out.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT |
                            IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |
-                           IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_XRC;
+                           IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_XRC |
+                           IBV_DEVICE_RAW_IP_CSUM;
     if (context.attributes.features & abi::kFlowSteering) {
         out.device_cap_flags |= IBV_DEVICE_MANAGED_FLOW_STEERING;
     }
@@ -89,6 +90,7 @@ void fill_spreading(ibv_device_attr_ex& out, const abi::OpenContextReply& limits
         ((IBV_RX_HASH_IPSEC_SPI << 1) - 1) | static_cast<std::uint64_t>(IBV_RX_HASH_INNER);
     out.rss_caps.rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ;
     out.max_wq_type_rq = limits.qp_max;
+    out.raw_packet_caps = IBV_RAW_PACKET_CAP_IP_CSUM;
     // In kbit/s (IBV_QP_RATE_LIMIT).
     out.packet_pacing_caps = {.qp_rate_limit_min = 1,
                               .qp_rate_limit_max = 400'000'000,

@@ -87,6 +87,7 @@ inline void write_head(abi::SendEntry& entry, const Qp& qp, const OpcodeRule& ru
     if ((flags & IBV_SEND_SIGNALED) || qp.signal_all) out |= abi::kSendSignaled;
     if (flags & IBV_SEND_SOLICITED) out |= abi::kSendSolicited;
     if (flags & IBV_SEND_FENCE) out |= abi::kSendFence;
+    if ((flags & IBV_SEND_IP_CSUM) && qp.is_raw) out |= abi::kSendChecksums;
     entry.flags = static_cast<std::uint8_t>(out);
 }
 
@@ -135,7 +136,7 @@ inline int write_sges(const Qp& qp, abi::SendEntry& entry, const ibv_sge* list, 
     entry.data_length = total > UINT32_MAX ? UINT32_MAX : static_cast<std::uint32_t>(total);
     if (carries_payload && total != 0 && total <= qp.owner->attributes.small_payload_max) {
         attach_small_payload(qp, entry);
-    } else if (qp.attaches_heads && total > abi::kSendHeadLength) {
+    } else if (qp.is_raw && total > abi::kSendHeadLength) {
         attach_head(qp, entry);
     }
     return 0;

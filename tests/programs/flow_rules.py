@@ -20,7 +20,7 @@ a_rule_steers_what_it_describes frames_of_all_sizes_arrive_whole a_lower_number_
 among_equals_the_one_that_fixes_more_wins_in_any_order equal_rules_each_get_the_frame
 dont_trap_lets_lower_priorities_have_it_too any_bit_may_be_masked defaults_take_what_no_rule_took
 a_sniffer_gets_copies_of_all egress_rules_drop_what_is_sent own_frames_come_back_only_when_asked_for
-tags_come_with_the_completion drop_keeps_a_frame_from_everybody counters_count every_type_of_specification_is_looked_at
+tags_come_with_the_completion drop_keeps_a_frame_from_everybody checksums_are_made_and_checked counters_count every_type_of_specification_is_looked_at
 what_is_wrong_is_einval a_rule_that_is_gone_is_einval a_ud_qp_gets_the_datagrams_that_a_rule_describes
 """.split()
 
@@ -50,6 +50,11 @@ class Rules(unittest.TestCase):
         with Card() as card:
             listed = card.run(PROGRAM, "--list").stdout.split()
             self.assertEqual(sorted(listed), sorted([*CLAUSES, "a_hundred_thousand_rules_come_and_go"]))
+
+    def test_receive_queues_share_what_a_hash_spreads(self):
+        with Card() as card:
+            card.run(harness.tool("verbs_rss"), timeout=60)
+            card.wait_idle()
 
     @costs(timeout=240)
     def test_a_hundred_thousand_rules_leave_nothing(self):
@@ -179,6 +184,25 @@ class Programs(unittest.TestCase):
         with Card() as card:
             for one in raw_ethernet_pair(card, "raw_ethernet_lat", "-n", 1000, "-s", 1024, "-F"):
                 self.assertRegex(one.stdout, r"(?m)^ 1024 +1000 ")
+            card.wait_idle()
+
+    def test_ib_send_bw_to_a_multicast_group(self):
+        # The group's GID is IPv6, so the sender's must be.
+        with Card() as card, harness.reserved_port() as port:
+            argv = ["ib_send_bw", "-c", "UD", "-g", "-x", harness.GID_IPV6, "-p", port, "-n", 500, "-s", 1024, "-F"]
+            pair = card.run_pair([*argv, "-d", SERVER_DEVICE], [*argv, "-d", CLIENT_DEVICE, "127.0.0.1"], port)
+            for program in (pair.server, pair.client):
+                self.assertRegex(program.stdout, r"(?m)^ 1024 +500 ", program.report("ib_send_bw"))
+            card.wait_idle()
+
+    def test_raw_ethernet_burst_lat(self):
+        # It polls 16 completions into a list that is as long as a burst, and waits for more of them than it asks for
+        # unless each is signaled (-Q 1). The rate is in kbit/s.
+        with Card() as card:
+            words = ["-n", 400, "-s", 1024, "-F", "-Q", 1, "-t", 512, "--burst_size", 100]
+            words += ["--rate_limit", 400000, "--rate_units", "M", "--rate_limit_type", "PP"]
+            _, client = raw_ethernet_pair(card, "raw_ethernet_burst_lat", *words)
+            self.assertRegex(client.stdout, r"(?m)^ 1024 +400 ")
             card.wait_idle()
 
     def test_raw_ethernet_fs_rate(self):

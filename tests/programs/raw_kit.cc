@@ -113,13 +113,16 @@ bool RawEnd::poll(ibv_wc& wc) {
         fail(kWrongStatus, "a completion: %s", ibv_wc_status_str(cq_->status));
     }
     wc.byte_len = ibv_wc_read_byte_len(cq_);
-    if (wc.opcode == IBV_WC_RECV) last_tag_ = ibv_wc_read_flow_tag(cq_);
+    if (wc.opcode == IBV_WC_RECV) {
+        last_tag_ = ibv_wc_read_flow_tag(cq_);
+        last_flags_ = ibv_wc_read_wc_flags(cq_);
+    }
     ibv_end_poll(cq_);
     return true;
 }
 
 // Half of the frame each in two SGEs, for what is not contiguous.
-void RawEnd::send(const Bytes& frame) {
+void RawEnd::send(const Bytes& frame, unsigned flags) {
     const std::size_t offset = kSlots * kSlotSize;
     std::memcpy(memory_.data() + offset, frame.data(), frame.size());
     const auto half = static_cast<std::uint32_t>(frame.size() / 2);
@@ -129,7 +132,7 @@ void RawEnd::send(const Bytes& frame) {
     work.sg_list = sges;
     work.num_sge = 2;
     work.opcode = IBV_WR_SEND;
-    work.send_flags = IBV_SEND_SIGNALED;
+    work.send_flags = IBV_SEND_SIGNALED | flags;
     check(ibv_post_send(qp_, &work, &bad), "ibv_post_send");
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
     for (ibv_wc wc; std::chrono::steady_clock::now() < deadline;) {

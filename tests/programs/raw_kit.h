@@ -41,10 +41,11 @@ public:
     RawEnd& operator=(const RawEnd&) = delete;
 
     ibv_qp* qp() const { return qp_; }
-    void send(const Bytes& frame);
+    void send(const Bytes& frame, unsigned flags = 0);
     // The frames that arrive within `patience_ms` after the last one.
     std::vector<Bytes> receive(int patience_ms = 50);
     std::uint32_t last_tag() const { return last_tag_; }
+    unsigned last_flags() const { return last_flags_; }
 
 private:
     static constexpr std::uint32_t kSlots = 64, kSlotSize = 2048;
@@ -56,6 +57,7 @@ private:
     ibv_cq_ex* cq_;
     ibv_qp* qp_;
     std::uint32_t last_tag_ = 0;
+    unsigned last_flags_ = 0;
     std::vector<Bytes> received_;
 };
 

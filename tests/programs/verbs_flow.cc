@@ -204,6 +204,26 @@ void drop_keeps_a_frame_from_everybody() {
     destroy(rest);
 }
 
+void checksums_are_made_and_checked() {
+    Setting s;
+    ibv_flow* flow = Rule().port(7000).create(s.first);
+    const Bytes right = s.frame(7000);
+    Bytes empty = right;
+    empty.replace(24, 2, "\x11\x11");
+    empty.replace(40, 2, "\x11\x11");
+    s.sender.send(empty, IBV_SEND_IP_CSUM);
+    const auto found = s.first.receive();
+    expect(found.size() == 1 && found[0].substr(24, 2) == right.substr(24, 2), "an IPv4 checksum");
+    expect(found[0].substr(40, 2) != empty.substr(40, 2), "a UDP checksum");
+    expect(s.first.last_flags() & IBV_WC_IP_CSUM_OK, "IBV_WC_IP_CSUM_OK");
+    Bytes broken = found[0];
+    broken.back() = static_cast<char>(broken.back() ^ 1);
+    s.sender.send(broken);
+    expect(s.first.receive().size() == 1, "a frame with a wrong checksum");
+    expect(!(s.first.last_flags() & IBV_WC_IP_CSUM_OK), "no IBV_WC_IP_CSUM_OK");
+    destroy(flow);
+}
+
 void counters_count() {
     Setting s;
     ibv_counters_init_attr init{};
@@ -418,6 +438,7 @@ const std::map<std::string, std::function<void()>> kClauses = {
     CLAUSE(own_frames_come_back_only_when_asked_for),
     CLAUSE(tags_come_with_the_completion),
     CLAUSE(drop_keeps_a_frame_from_everybody),
+    CLAUSE(checksums_are_made_and_checked),
     CLAUSE(counters_count),
     CLAUSE(every_type_of_specification_is_looked_at),
     CLAUSE(what_is_wrong_is_einval),

@@ -52,7 +52,7 @@ void Engine::watch_all(bool on) {
 }
 
 void Engine::Impl::watch(Qp& qp, bool on) {
-    qp.is_watched = on && core.congestion != nullptr;
+    qp.is_watched = on && core.congestion != nullptr && !qp.is_raw();
     if (qp.is_watched || qp.hold_until <= core.now) return;
     qp.hold_until = {};
     core.ready.push_back(qp);

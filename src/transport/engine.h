@@ -140,8 +140,8 @@ public:
     Qpn sender_of(const wire::Frame& frame) const;
     // Somebody waits for the RoCEv2 frame: its QP exists, or its group has members.
     bool is_claimed(const wire::Frame& frame) const;
-    // The way of a connected QP's packets, for RTT probes, which must take the same. nullptr: there is
-    // none, or the QP's ends have agreed on no probes.
+    // The way of a connected QP's packets, for RTT probes, which must take the same. nullptr: there
+    // is none, or the QP's ends have agreed on no probes.
     const wire::LowerTemplate* probe_path(Qpn qpn) const;
 
     // --- Control. Handles of another owner's objects give EINVAL. Objects in use give EBUSY.

@@ -76,5 +76,61 @@ class Rules(unittest.TestCase):
             self.assertEqual(heard()[5], TAKEN)
 
 
+@needs_namespaces
+class Protocols(unittest.TestCase):
+    """Packets that the kernel makes, each kind taken by a rule of its own."""
+
+    def taken(self, card, kind, value, count, make):
+        """Lengths of the packets that a rule at the server takes while the client makes them."""
+        watcher = card.start_at(SERVER, harness.tool("verbs_watch"), SERVER, kind, value, count)
+        wait_until(lambda: "ready" in watcher.stdout or not watcher.running(), 10)
+        make()
+        wait_until(lambda: not watcher.running(), 20)
+        if watcher.returncode() != 0:
+            raise harness.Failure(watcher.report(f"verbs_watch {kind} {value}"))
+        return [int(line) for line in watcher.stdout.split()[1:]]
+
+    def test_arp_icmp_tcp_and_ipv6(self):
+        server_ip6 = PLACES[SERVER][3]
+        with NetnsCard() as card:
+            interface = PLACES[CLIENT][1]
+
+            def client(*words):
+                return card.at(CLIENT, *words, check=False, timeout=10)
+
+            def connect():
+                code = f"import socket; s = socket.socket(); s.settimeout(1); s.connect(('{SERVER_IP}', 4100))"
+                client("/usr/bin/python3", "-c", code)
+
+            client("ping", "-n", "-c", 1, "-W", 1, SERVER_IP)  # the neighbour is known
+            echo = ["ping", "-n", "-c", 2, "-i", 0.1, "-W", 0.2]
+            self.assertEqual(self.taken(card, "ipv4", 1, 2, lambda: client(*echo, "-s", 100, SERVER_IP)), [142, 142])
+            self.assertGreaterEqual(min(self.taken(card, "tcp", 4100, 1, connect)), 60)
+            pings = lambda: client(*echo, "-s", 100, f"{server_ip6}%{interface}")
+            self.assertTrue(all(length >= 60 for length in self.taken(card, "ipv6", 58, 1, pings)))
+            client("ip", "neighbour", "flush", "dev", interface)
+            arps = self.taken(card, "ether", 0x0806, 1, lambda: client(*echo, SERVER_IP))
+            self.assertTrue(all(length in (42, 60) for length in arps), arps)
+
+    def test_vxlan_by_its_network_and_by_what_is_inside(self):
+        with NetnsCard() as card:
+            made = card.at(CLIENT, "ip", "link", "add", "vx0", "address", "02:00:00:00:aa:01", "type", "vxlan", "id",
+                           0x1234, "remote", SERVER_IP, "dstport", 4789, check=False)
+            if made.returncode != 0:
+                self.skipTest(f"the kernel has no VXLAN: {made.stderr.strip()}")
+            card.at(CLIENT, "ip", "address", "add", "192.168.7.1/24", "dev", "vx0")
+            card.at(CLIENT, "ip", "link", "set", "vx0", "up")
+            card.at(CLIENT, "ip", "neighbour", "add", "192.168.7.2", "lladdr", "02:00:00:00:aa:02", "dev", "vx0")
+
+            def send():
+                card.at(CLIENT, "/usr/bin/python3", "-c", SENDER, "192.168.7.2", "5555")
+
+            # 100 bytes in UDP, IPv4 and Ethernet, in VXLAN, UDP, IPv4 and Ethernet.
+            length = 100 + 8 + 20 + 14 + 8 + 8 + 20 + 14
+            for kind, value in (("vxlan", 0x1234), ("inner-udp", 5555), ("inner-ipv4", 17)):
+                with self.subTest(kind=kind):
+                    self.assertIn(length, self.taken(card, kind, value, 1, send))
+
+
 if __name__ == "__main__":
     main()

@@ -6,7 +6,8 @@ namespace {
 
 constexpr Kind kFlag = Kind::kFlag, kCount = Kind::kCount, kSize = Kind::kSize,
                kDecimal = Kind::kDecimal, kText = Kind::kText;
-constexpr Scope kTest = Scope::kTest, kSide = Scope::kSide, kClient = Scope::kClient;
+constexpr Scope kTest = Scope::kTest, kSide = Scope::kSide, kClient = Scope::kClient,
+                kScenario = Scope::kScenario;
 
 constexpr Parameter kParameters[] = {
     {"device", 'd', "deviceName", kText, kSide, Topic::kConnection, "NAME",
@@ -138,6 +139,44 @@ constexpr Parameter kParameters[] = {
      "the server's -C (default: as the client)"},
     {"lease", 0, "", kFlag, kClient, Topic::kServer, "",
      "be a server that ends when its standard input does"},
+
+    {"traffic_pattern", 0, "trafficPattern", kText, kScenario, Topic::kScenario,
+     "one_to_one|one_to_many|many_to_one|all_to_all|bisection|ring|o2o|o2m|m2o|a2a|b|r",
+     "run between all hosts of -n and all devices of -d, both with bracket ranges, in this "
+     "pattern"},
+    {"traffic_partition", 0, "trafficPartition", kText, kScenario, Topic::kScenario,
+     "railed|local|remote",
+     "keep the connections between equal devices of different hosts, of one host, or of different "
+     "hosts"},
+    {"dual_unidir", 0, "", kFlag, kScenario, Topic::kScenario, "",
+     "two connections for each, one per direction, each with its own queue pairs"},
+    {"iteration_sync", 0, "iterationSync", kFlag, kScenario, Topic::kScenario, "",
+     "all_to_all in lock-step: nobody begins an iteration before all have ended the one before"},
+    {"peer_shifting", 0, "peerShifting", kFlag, kScenario, Topic::kScenario, "",
+     "all_to_all in rounds: in round p endpoint i sends to i+p only"},
+    {"ptini_file", 0, "ptiniFile", kText, kScenario, Topic::kScenario, "FILE",
+     "sizes of an all_to_all pair by pair, from a UCC pattern file"},
+    {"ptini_datatype", 0, "ptiniDatatype", kText, kScenario, Topic::kScenario, "TYPE",
+     "UCC's name of the type that the file counts (default float32)"},
+    {"input_file", 'f', "", kText, kScenario, Topic::kScenario, "FILE",
+     "run the tests of a JSON scenario: a file, or the JSON itself"},
+    {"disable_connection_matrix", 0, "", kFlag, kScenario, Topic::kScenario, "",
+     "do not print the table of all connections"},
+    {"dry_run", 0, "", kFlag, kScenario, Topic::kScenario, "",
+     "print who would talk to whom, and run nothing"},
+    {"control", 0, "", kText, kClient, Topic::kScenario, "auto|local|mpi",
+     "how hosts are reached: by MPI, or all of them played by this machine (default auto: local "
+     "when every host is this one)"},
+    {"mpirun", 0, "", kText, kClient, Topic::kScenario, "COMMAND",
+     "Open MPI's launcher, with words of its own if need be (default mpirun)"},
+    {"mpi_tcp_network_interfaces", 0, "mpiTcpNetworkInterfaces", kText, kClient, Topic::kScenario,
+     "LIST",
+     "networks (10.0.0.0/24) or interfaces that MPI's own traffic takes (default: the network of "
+     "the hosts' addresses)"},
+    {"ssh_user", 0, "sshUser", kText, kClient, Topic::kScenario, "USER",
+     "user for SSH to the hosts"},
+    {"remote_exe", 0, "", kText, kClient, Topic::kScenario, "PATH",
+     "this program on the hosts (default: where it is here)"},
 };
 
 constexpr TopicInfo kTopics[] = {
@@ -163,6 +202,9 @@ constexpr TopicInfo kTopics[] = {
     {Topic::kServer, "launching", "Launching the server",
      "A running server is found by its answer on the control port and used. Otherwise one is "
      "started and ends with the client."},
+    {Topic::kScenario, "scenario", "Many nodes",
+     "Several tests at once, between any number of hosts, started and reported from here. All "
+     "other flags of a test apply."},
 };
 
 }  // namespace

@@ -13,9 +13,10 @@ enum class Kind { kFlag, kCount, kSize, kDecimal, kText };
 
 // Whose word counts.
 enum class Scope {
-    kTest,    // the client's, for both sides; a server that was given another one refuses
-    kSide,    // each side its own: device, cores, memory
-    kClient,  // how this process starts, shows and writes things; not part of the test
+    kTest,      // the client's, for both sides; a server that was given another one refuses
+    kSide,      // each side its own: device, cores, memory
+    kClient,    // how this process starts, shows and writes things; not part of the test
+    kScenario,  // who takes part and who talks to whom: of tests over many nodes only
 };
 
 enum class Topic {
@@ -26,7 +27,8 @@ enum class Topic {
     kPlacement,
     kMemory,
     kOutput,
-    kServer
+    kServer,
+    kScenario
 };
 
 struct Parameter {

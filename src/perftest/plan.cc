@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 
+#include "perftest/fields.h"
 #include "perftest/parameters.h"
 #include "perftest/quantity.h"
 #include "perftest/rules.h"
@@ -147,6 +147,7 @@ void read_traffic(Reader& reader, Plan& plan) {
                             : LatencyMode::kFullRoundTrip;
     plan.bidirectional = reader.flag("bidirectional");
     plan.validate = reader.flag("validate");
+    plan.lockstep = reader.flag("iteration_sync");
     plan.qp_histogram = reader.flag("qp_histogram");
 }
 
@@ -261,45 +262,6 @@ void check_server_values(Reader& reader) {
             reader.complain(name, "expected a name, found ''");
         }
     }
-}
-
-// As flags have it: without an exponent.
-std::string plain_decimal(double value) {
-    std::array<char, 400> text;
-    const auto end =
-        std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);
-    return {text.data(), end.ptr};
-}
-
-std::string text_of(const Json& value) {
-    if (value.is_string()) return value.get<std::string>();
-    if (value.is_number_float()) return plain_decimal(value.get<double>());
-    return value.dump();
-}
-
-// A field of a scenario as the text that its flag would have had; nothing for a flag that is off.
-Result<std::optional<std::string>> field_text(const Parameter& parameter, const Json& value) {
-    Error wrong{EINVAL, fmt::format("{}: expected a {}, found {}", parameter.json,
-                                    parameter.kind == Kind::kFlag   ? "boolean"
-                                    : parameter.kind == Kind::kText ? "text"
-                                                                    : "number",
-                                    to_text(value))};
-    if (std::string_view(parameter.name) == "bidirectional") {
-        if (value == "BIDIR") return std::optional<std::string>("true");
-        if (value == "UNIDIR") return std::optional<std::string>();
-        return Error{EINVAL, fmt::format("{}: expected UNIDIR or BIDIR, found {}", parameter.json,
-                                         to_text(value))};
-    }
-    if (parameter.kind == Kind::kFlag) {
-        if (value == true || value == "true") return std::optional<std::string>("true");
-        if (value == false || value == "false") return std::optional<std::string>();
-        return wrong;
-    }
-    if (parameter.kind == Kind::kText ? !value.is_string()
-                                      : !value.is_number() && !value.is_string()) {
-        return wrong;
-    }
-    return std::optional<std::string>(text_of(value));
 }
 
 }  // namespace
@@ -467,7 +429,7 @@ Result<Request> request_of(const Json& scenario) {
                                              near.empty() ? "" : "; did you mean '" + near + "'?")};
         }
         Result<std::optional<std::string>> text = field_text(*parameter, value);
-        if (!text.ok()) return text.error();
+        if (!text.ok()) return Error{EINVAL, key + ": " + text.error().text};
         if (text->has_value()) request[parameter->name] = **text;
     }
     return request;

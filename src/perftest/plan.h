@@ -59,6 +59,7 @@ struct Plan {
     LatencyMode latency_mode = LatencyMode::kFullRoundTrip;
     bool bidirectional = false;
     bool validate = false;
+    bool lockstep = false;  // iterations in step with all others of a scenario
 
     // The measured window: a time, a number of iterations per queue pair, or until told to stop.
     double duration_s = 10;

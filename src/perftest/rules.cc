@@ -26,6 +26,9 @@ struct Facts {
         return std::any_of(plan.operations.begin(), plan.operations.end(),
                            [&](const Operation& operation) { return predicate(operation); });
     }
+    bool in_scenario() const { return has("traffic_pattern"); }
+    bool all_to_all() const { return text("traffic_pattern") == "ALL_TO_ALL"; }
+    bool lockstep() const { return has("iteration_sync"); }
     bool reads() const {
         return any([](const Operation& each) { return each.verb == Verb::kRead; });
     }
@@ -119,7 +122,8 @@ constexpr Rule kValidation[] = {
     {[](const Facts& f) { return f.plan.validate && f.plan.rx_depth < f.plan.tx_depth; },
      "--validate with --rx_depth below --tx_depth: a message could find no receive"},
     {[](const Facts& f) {
-         return f.plan.validate && (f.plan.is_mix || !is_send(f.plan.operations[0].verb));
+         return f.plan.validate && !f.lockstep() &&
+                (f.plan.is_mix || !is_send(f.plan.operations[0].verb));
      },
      "--validate with a verb other than send and send_imm: only they tell the responder which "
      "message has come"},
@@ -127,6 +131,87 @@ constexpr Rule kValidation[] = {
      "--validate with UC or UD: they may lose messages, and a lost one would look corrupt"},
     {[](const Facts& f) { return f.plan.validate && f.side.memory != Memory::kHost; },
      "--validate with --mem_type other than host: the processor writes and reads every byte"},
+};
+
+constexpr Rule kScenarioOnly[] = {
+    {[](const Facts& f) { return f.has("dual_unidir") && !f.in_scenario(); },
+     "--dual_unidir without --traffic_pattern: between two processes use -b, or two runs"},
+    {[](const Facts& f) { return f.has("traffic_partition") && !f.in_scenario(); },
+     "--traffic_partition without --traffic_pattern: it chooses among a pattern's connections"},
+    {[](const Facts& f) { return f.has("iteration_sync") && !f.in_scenario(); },
+     "--iteration_sync without --traffic_pattern a2a"},
+    {[](const Facts& f) { return f.has("peer_shifting") && !f.in_scenario(); },
+     "--peer_shifting without --traffic_pattern a2a"},
+    {[](const Facts& f) { return f.has("ptini_file") && !f.in_scenario(); },
+     "--ptini_file without --traffic_pattern a2a"},
+    {[](const Facts& f) { return f.has("ptini_datatype") && !f.has("ptini_file"); },
+     "--ptini_datatype without --ptini_file: there is nothing to scale"},
+    {[](const Facts& f) { return f.has("dry_run") && !f.in_scenario(); },
+     "--dry_run without --traffic_pattern or -f: there is no plan to show"},
+    {[](const Facts& f) { return f.has("disable_connection_matrix") && !f.in_scenario(); },
+     "--disable_connection_matrix without --traffic_pattern: there is no matrix"},
+    {[](const Facts& f) { return f.has("bidirectional") && f.has("dual_unidir"); },
+     "--bidirectional with --dual_unidir: choose one"},
+    {[](const Facts& f) { return f.in_scenario() && f.has("run_infinitely"); },
+     "--run_infinitely in a scenario: tests that start together end together"},
+    {[](const Facts& f) { return f.in_scenario() && f.plan.report_interval_s > 0; },
+     "--report_interval in a scenario: progress is shown for all tests together"},
+    {[](const Facts& f) { return f.one_way() && f.has("dual_unidir"); },
+     "--lat_mode one_way with --dual_unidir: only the requester measures"},
+};
+
+constexpr Rule kLockstep[] = {
+    {[](const Facts& f) { return f.lockstep() && f.in_scenario() && !f.all_to_all(); },
+     "--iteration_sync with a --traffic_pattern other than ALL_TO_ALL: everybody waits for "
+     "everybody"},
+    {[](const Facts& f) { return f.lockstep() && f.plan.iterations == 0; },
+     "--iteration_sync without --iterations: lock-step is counted, not timed"},
+    {[](const Facts& f) { return f.lockstep() && f.has("duration"); },
+     "--iteration_sync with --duration: lock-step is counted, not timed"},
+    {[](const Facts& f) { return f.lockstep() && f.plan.warmup_s > 0; },
+     "--iteration_sync with --warmup_time: warm up by --warmup_iterations"},
+    {[](const Facts& f) { return f.lockstep() && f.has("dual_unidir"); },
+     "--iteration_sync with --dual_unidir: an all-to-all goes both ways already"},
+    {[](const Facts& f) { return f.lockstep() && f.lat(); },
+     "--iteration_sync with -m lat: it measures bandwidth"},
+    {[](const Facts& f) {
+         return f.lockstep() && (f.plan.is_mix || f.plan.operations[0].verb != Verb::kWrite);
+     },
+     "--iteration_sync with a verb other than write"},
+    {[](const Facts& f) { return f.lockstep() && f.plan.transport != Transport::kRc; },
+     "--iteration_sync with --connection_type other than RC: a lost message would stop everybody"},
+};
+
+constexpr Rule kShifting[] = {
+    {[](const Facts& f) { return f.has("peer_shifting") && f.in_scenario() && !f.all_to_all(); },
+     "--peer_shifting with a --traffic_pattern other than ALL_TO_ALL"},
+    {[](const Facts& f) {
+         return f.has("peer_shifting") && (f.has("bidirectional") || f.has("dual_unidir"));
+     },
+     "--peer_shifting with --bidirectional or --dual_unidir: its rounds go both ways already"},
+    {[](const Facts& f) { return f.has("peer_shifting") && f.lockstep(); },
+     "--peer_shifting with --iteration_sync: rounds of pairs know no lock-step"},
+    {[](const Facts& f) { return f.has("peer_shifting") && f.has("ptini_file"); },
+     "--peer_shifting with --ptini_file"},
+};
+
+constexpr Rule kVariable[] = {
+    {[](const Facts& f) { return f.has("ptini_file") && f.in_scenario() && !f.all_to_all(); },
+     "--ptini_file with a --traffic_pattern other than ALL_TO_ALL: it has a size for each pair"},
+    {[](const Facts& f) { return f.has("ptini_file") && f.has("bidirectional"); },
+     "--ptini_file with --bidirectional: the two directions of a pair have sizes of their own"},
+    {[](const Facts& f) { return f.has("ptini_file") && f.has("dual_unidir"); },
+     "--ptini_file with --dual_unidir: its matrix has both directions already"},
+    {[](const Facts& f) { return f.has("ptini_file") && f.has("msg_size"); },
+     "--ptini_file with --msg_size: the file has the sizes"},
+    {[](const Facts& f) { return f.has("ptini_file") && f.has("operations"); },
+     "--ptini_file with --operations: the file has the sizes"},
+    {[](const Facts& f) {
+         return f.has("ptini_file") && f.lockstep() && f.plan.bw_threshold_gbps > 0;
+     },
+     "--bw_threshold with --ptini_file and --iteration_sync: there is no bandwidth of the whole"},
+    {[](const Facts& f) { return f.has("ptini_file") && f.atomics(); },
+     "--ptini_file with atomics: an atomic works on 8 bytes"},
 };
 
 constexpr Rule kTransports[] = {
@@ -287,6 +372,10 @@ void check_rules(const Request& request, const Planned& planned, std::vector<std
     apply(kTransports, facts, errors);
     apply(kMemoryRules, facts, errors);
     apply(kQueueRules, facts, errors);
+    apply(kScenarioOnly, facts, errors);
+    apply(kLockstep, facts, errors);
+    apply(kShifting, facts, errors);
+    apply(kVariable, facts, errors);
     check_cores(facts, errors);
     check_hints(facts, errors);
     check_server_flags(facts, errors);

@@ -60,8 +60,11 @@ endforeach()
 if(TARGET rdma_perftest)
   # Scripts that were written for the other name find it.
   install(FILES ${CMAKE_BINARY_DIR}/bin/doca_perftest DESTINATION ${CMAKE_INSTALL_BINDIR})
-  install(FILES ${CMAKE_SOURCE_DIR}/src/perftest/report.schema.json DESTINATION ${CMAKE_INSTALL_DATADIR}/rdmalab)
-  install(FILES ${CMAKE_SOURCE_DIR}/docs/perftest.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+  install(FILES ${CMAKE_SOURCE_DIR}/src/perftest/report.schema.json
+    ${CMAKE_SOURCE_DIR}/src/perftest/scenario.schema.json DESTINATION ${CMAKE_INSTALL_DATADIR}/rdmalab)
+  install(FILES ${CMAKE_SOURCE_DIR}/docs/perftest.md ${CMAKE_SOURCE_DIR}/docs/perftest-scenarios.md
+    DESTINATION ${CMAKE_INSTALL_DOCDIR})
+  install(DIRECTORY ${CMAKE_SOURCE_DIR}/scenarios DESTINATION ${CMAKE_INSTALL_DOCDIR})
   set(completions ${CMAKE_BINARY_DIR}/completions)
   add_custom_command(
     OUTPUT ${completions}/rdma_perftest ${completions}/_rdma_perftest ${completions}/rdma_perftest.fish

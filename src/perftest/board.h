@@ -1,5 +1,5 @@
 // Memory that a main process shares with its workers: what they have done so far (for live reports
-// and progress), and when to end. Made before the fork.
+// and progress), when to begin and when to end. Made before the fork.
 #pragma once
 
 #include <atomic>
@@ -21,6 +21,11 @@ struct alignas(64) BoardLine {
 struct alignas(64) BoardHead {
     std::atomic<std::uint32_t> interrupted{0};  // end the measured window now
     std::atomic<std::uint32_t> stopped{0};      // responders: nothing more will come
+    // The gate of tests over many hosts: `start_ns` and `phase` are written, then `round` is
+    // raised. Workers sleep on `round`, so that nobody polls while others begin.
+    std::atomic<std::uint32_t> round{0};
+    std::atomic<std::uint32_t> phase{0};
+    std::atomic<std::int64_t> start_ns{0};
 };
 
 class Board {
@@ -33,11 +38,20 @@ public:
     BoardHead& head() { return *head_; }
     BoardLine& line(std::uint32_t worker) { return lines_[worker]; }
 
+    // Lets all workers begin `phase` at that time of the monotonic clock.
+    void open_gate(std::uint32_t phase, std::int64_t start_ns);
+    // Ends the responders, and whoever still sleeps.
+    void stop();
+
 private:
     void* memory_;
     std::size_t length_;
     BoardHead* head_;
     BoardLine* lines_;
 };
+
+// Sleeps until the gate has been opened more often than `seen`, all has stopped, or some time has
+// passed.
+void wait_at_gate(BoardHead& head, std::uint32_t seen);
 
 }  // namespace rdmalab::perftest

@@ -65,8 +65,11 @@ std::int64_t wall_ns() { return clock_ns(CLOCK_REALTIME); }
 
 Channel::Channel(Fd fd) : fd_(std::move(fd)) { make_non_blocking(fd_.value()); }
 
-bool Channel::send(MessageType type, const Json& body) {
-    std::string bytes = encode(type, body);
+bool Channel::send(MessageType type, const Json& body, std::uint32_t address) {
+    return send_bytes(encode(type, body, address));
+}
+
+bool Channel::send_bytes(std::string_view bytes) {
     std::int64_t deadline = after(kSendSeconds);
     for (std::size_t sent = 0; sent < bytes.size();) {
         ssize_t count = ::send(fd_.value(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);

@@ -20,11 +20,14 @@ public:
     Decoder& decoder() { return decoder_; }
 
     // False when the peer is gone or takes nothing for some seconds.
-    bool send(MessageType type, const Json& body = Json::object());
+    bool send(MessageType type, const Json& body = Json::object(), std::uint32_t address = 0);
+    // Bytes that are encoded already.
+    bool send_bytes(std::string_view bytes);
     // Reads what is there; false when the peer has closed or the connection is broken.
     bool fill();
     // A message that has been read completely; an error is final.
     Result<std::optional<Message>> poll_message() { return decoder_.poll_message(); }
+    Result<std::optional<Frame>> poll_frame() { return decoder_.poll_frame(); }
     // Waits for the next message, `seconds` at most. For a peer that does nothing else meanwhile.
     Result<Message> receive(double seconds);
 

@@ -16,6 +16,7 @@
 #include "perftest/quantity.h"
 #include "perftest/report_json.h"
 #include "perftest/report_text.h"
+#include "perftest/worker.h"
 
 namespace rdmalab::perftest {
 
@@ -253,7 +254,7 @@ int Client::run() {
     std::optional<Crew> crew;
     try {
         agree();
-        crew.emplace(plan_, side_, false, placement_);
+        crew.emplace(plan_.processes, pair_work(plan_, side_, false, placement_));
         session_->set_crew(&*crew);
         connect_queue_pairs(*crew);
         start(*crew);

@@ -104,12 +104,23 @@ std::string completion_error_text(const ibv_wc& completion) {
                        ibv_wc_status_str(completion.status), completion.vendor_err, hint);
 }
 
-Endpoint::Endpoint(const Plan& plan, const Side& side, Roles roles, std::optional<int> core)
-    : plan_(plan), side_(side), roles_(roles), device_(side), mtu_(device_.mtu()) {
+Adapter::Adapter(const Side& side, std::optional<int> core) : device(side) {
     require_memory(side);
-    if (side.memory == Memory::kHost) numa_node_ = buffer_node(device_.name(), core);
-    pd_.reset(ibv_alloc_pd(device_.context()));
-    if (!pd_) fail("ibv_alloc_pd", errno);
+    if (side.memory == Memory::kHost) numa_node = buffer_node(device.name(), core);
+    pd.reset(ibv_alloc_pd(device.context()));
+    if (!pd) {
+        throw Failure(fmt::format("ibv_alloc_pd on {}: {}", device.name(), strerror(errno)));
+    }
+}
+
+Endpoint::Endpoint(const Plan& plan, const Side& side, Roles roles,
+                   std::shared_ptr<Adapter> adapter)
+    : plan_(plan),
+      side_(side),
+      roles_(roles),
+      adapter_(std::move(adapter)),
+      device_(adapter_->device),
+      mtu_(device_.mtu()) {
     if (plan_.mtu > mtu_) {
         throw Failure(fmt::format("--mtu {}: port {} of {} has an active MTU of {}", plan_.mtu,
                                   device_.port(), device_.name(), mtu_));
@@ -126,7 +137,7 @@ void Endpoint::fail(const std::string& what, int error) const {
 void Endpoint::make_queues() {
     std::uint64_t sends = std::uint64_t{plan_.qps} * in_flight(plan_) / plan_.block + 1;
     bool receives = plan_.sends_receives();
-    std::uint64_t recvs = receives ? std::uint64_t{plan_.qps} * plan_.rx_depth : 1;
+    std::uint64_t recvs = receives ? std::uint64_t{plan_.qps} * plan_.rx_depth : kLockstepReceives;
     auto most = static_cast<std::uint64_t>(device_.attr().max_cqe);
     if (sends > most || recvs > most) {
         throw Failure(fmt::format(
@@ -149,20 +160,23 @@ void Endpoint::make_buffers() {
         std::uint32_t slots = slots_of(plan_);
         Layout layout = plan_.validate ? Layout::with_slots(operation.size, plan_.qps, slots)
                                        : Layout::of(operation.size, plan_.qps, slots);
+        // One message over all queue pairs, in two halves of which one is being checked.
+        if (plan_.lockstep) layout = Layout::with_slots(operation.size, 1, 2);
         target_layouts_.push_back(layout);
         if (roles_.requests) {
-            locals_.emplace_back(pd_.get(), side_.memory, layout, IBV_ACCESS_LOCAL_WRITE,
-                                 fmt::format("operation {}", i), numa_node_);
+            locals_.emplace_back(adapter_->pd.get(), side_.memory, layout, IBV_ACCESS_LOCAL_WRITE,
+                                 fmt::format("operation {}", i), adapter_->numa_node);
         }
         if (!roles_.responds) continue;
         Layout target = is_send(operation.verb) ? Layout::of(0, 1, 1) : layout;
-        targets_.emplace_back(pd_.get(), side_.memory, target, kTarget,
-                              fmt::format("the target of operation {}", i), numa_node_);
+        targets_.emplace_back(adapter_->pd.get(), side_.memory, target, kTarget,
+                              fmt::format("the target of operation {}", i), adapter_->numa_node);
         // A null MR that cannot be named by a peer: the peer's data needs a place of its own.
         if (side_.memory == Memory::kNullMr && targets_.back().rkey() == 0) {
             targets_.pop_back();
-            targets_.emplace_back(pd_.get(), Memory::kHost, target, kTarget,
-                                  fmt::format("the target of operation {}", i), numa_node_);
+            targets_.emplace_back(adapter_->pd.get(), Memory::kHost, target, kTarget,
+                                  fmt::format("the target of operation {}", i),
+                                  adapter_->numa_node);
         }
     }
     if (!plan_.sends_receives() || !roles_.responds) return;
@@ -170,8 +184,8 @@ void Endpoint::make_buffers() {
         plan_.largest_receive() + (plan_.transport == Transport::kUd ? kGrhBytes : 0);
     Layout layout = plan_.validate ? Layout::with_slots(bytes, plan_.qps, plan_.rx_depth)
                                    : Layout::of(bytes, plan_.qps, plan_.rx_depth);
-    receives_.emplace_back(pd_.get(), side_.memory, layout, IBV_ACCESS_LOCAL_WRITE, "receives",
-                           numa_node_);
+    receives_.emplace_back(adapter_->pd.get(), side_.memory, layout, IBV_ACCESS_LOCAL_WRITE,
+                           "receives", adapter_->numa_node);
 }
 
 Owned<ibv_qp, ibv_destroy_qp> Endpoint::make_qp(std::uint32_t inline_size) {
@@ -181,11 +195,13 @@ Owned<ibv_qp, ibv_destroy_qp> Endpoint::make_qp(std::uint32_t inline_size) {
     attr.qp_type = qp_type(plan_.transport);
     attr.sq_sig_all = 0;
     attr.cap.max_send_wr = in_flight(plan_) * static_cast<std::uint32_t>(plan_.operations.size());
-    attr.cap.max_recv_wr = plan_.sends_receives() && roles_.responds ? plan_.rx_depth : 1;
+    if (plan_.lockstep) attr.cap.max_send_wr = 2;
+    attr.cap.max_recv_wr =
+        plan_.sends_receives() && roles_.responds ? plan_.rx_depth : kLockstepReceives;
     attr.cap.max_send_sge = 1;
     attr.cap.max_recv_sge = 1;
     attr.cap.max_inline_data = inline_size;
-    return Owned<ibv_qp, ibv_destroy_qp>(ibv_create_qp(pd_.get(), &attr));
+    return Owned<ibv_qp, ibv_destroy_qp>(ibv_create_qp(adapter_->pd.get(), &attr));
 }
 
 void Endpoint::make_qps() {
@@ -267,7 +283,7 @@ Json Endpoint::describe() const {
             {"inlineSize", inline_size_},
             {"note", inline_note_},
             {"hugePages", !locals_.empty() && locals_.front().is_huge()},
-            {"numaNode", numa_node_ ? Json(*numa_node_) : Json()},
+            {"numaNode", adapter_->numa_node ? Json(*adapter_->numa_node) : Json()},
             {"memoryType", name_of(side_.memory)}};
 }
 
@@ -433,7 +449,7 @@ void Endpoint::connect(const Json& peer, bool is_server) {
     for (std::uint32_t i = 0; i < qps_.size(); ++i) to_ready(i, peer);
     if (plan_.transport == Transport::kUd) {
         ibv_ah_attr path = path_to(peer);
-        ah_.reset(ibv_create_ah(pd_.get(), &path));
+        ah_.reset(ibv_create_ah(adapter_->pd.get(), &path));
         if (!ah_) fail("ibv_create_ah", errno);
     }
 }

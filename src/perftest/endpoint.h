@@ -17,6 +17,9 @@ namespace rdmalab::perftest {
 
 // Bytes that a UD receive holds before the payload.
 inline constexpr std::uint32_t kGrhBytes = 40;
+// In lock-step a peer is at most one iteration ahead, so two messages without data may come at
+// once.
+inline constexpr std::uint32_t kLockstepReceives = 4;
 inline constexpr std::uint32_t kQkey = 0x1111'1111;  // of all UD queue pairs
 
 template <class T, int (*destroy)(T*)>
@@ -37,10 +40,20 @@ struct Roles {
     bool responds = false;  // is the target of the peer's
 };
 
+// What all endpoints of a process share: the opened device and its protection domain.
+struct Adapter {
+    // Throws Failure. `core`: the process runs on it.
+    Adapter(const Side& side, std::optional<int> core);
+
+    Device device;
+    std::optional<int> numa_node;  // of host buffers
+    Owned<ibv_pd, ibv_dealloc_pd> pd;
+};
+
 class Endpoint {
 public:
     // Creates everything up to queue pairs in RESET. Throws Failure with the call and the cause.
-    Endpoint(const Plan& plan, const Side& side, Roles roles, std::optional<int> core);
+    Endpoint(const Plan& plan, const Side& side, Roles roles, std::shared_ptr<Adapter> adapter);
 
     // For the peer. Call after choose_gid.
     Json describe() const;
@@ -64,7 +77,7 @@ public:
     ibv_ah* peer_ah() const { return ah_.get(); }
     std::uint32_t peer_qpn(std::uint32_t index) const { return peer_qpns_[index]; }
     std::uint32_t inline_size() const { return inline_size_; }
-    std::optional<int> numa_node() const { return numa_node_; }
+    std::optional<int> numa_node() const { return adapter_->numa_node; }
     std::uint32_t mtu() const { return mtu_; }
 
 private:
@@ -83,9 +96,8 @@ private:
     Plan plan_;
     Side side_;
     Roles roles_;
-    std::optional<int> numa_node_;
-    Device device_;
-    Owned<ibv_pd, ibv_dealloc_pd> pd_;
+    std::shared_ptr<Adapter> adapter_;
+    const Device& device_;
     Owned<ibv_cq, ibv_destroy_cq> send_cq_, recv_cq_;
     std::vector<Buffer> locals_, targets_, receives_;
     std::vector<Layout> target_layouts_;

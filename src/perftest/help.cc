@@ -60,11 +60,14 @@ std::string topic_text(const TopicInfo& info) {
 
 std::string usage(const std::string& program) {
     return fmt::format(
-        "Measures RDMA bandwidth and latency between two hosts, on any adapter with libibverbs.\n"
+        "Measures RDMA bandwidth and latency, between two hosts or among many, on any adapter with "
+        "libibverbs.\n"
         "\n"
         "  {0} [flags]              on one host: the server\n"
         "  {0} [flags] -n HOST      on the other: the client, which starts the server if it has "
         "to\n"
+        "  {0} [flags] -n HOSTS -d DEVICES --traffic_pattern PATTERN    many hosts, from any one\n"
+        "  {0} -f SCENARIO          many tests at once\n"
         "  {0} report RESULTS.json  a page with charts of a JSON report (-j); see report --help\n"
         "\n",
         program);
@@ -82,7 +85,8 @@ std::string footer(const std::string& program) {
         "  {0} -d mlx5_0 -n node02                        write bandwidth, 64 KiB, 10 s\n"
         "  {0} -d mlx5_0 -n node02 -m lat -v send -s 8    latency of small sends\n"
         "  {0} -d mlx5_0 -n node02 -N 4 -q 8 -b           both ways, 4 processes, 32 queue pairs\n"
-        "  rdmalab run -- {0} -n localhost                without an adapter: a software card\n",
+        "  rdmalab run -- {0} -n localhost                without an adapter: a software card\n"
+        "  {0} -n node[01-12] -d mlx5_[0,1] --traffic_pattern a2a --traffic_partition railed\n",
         program, wrapped("this text, or one topic:" + names, kColumn, kColumn));
 }
 

@@ -1,7 +1,10 @@
 // What client, server and their worker processes say to each other. A message is a header of 16
 // bytes (big endian) and a body of JSON:
 //
-//   magic "RPFT" | wire version u16 | type u16 | body length u32 | reserved u32
+//   magic "RPFT" | wire version u16 | type u16 | body length u32 | address u32
+//
+// The address is 0 between two hosts. In a scenario over many it says which host a message is for,
+// and when it arrives, which one it is from; those in between pass it on without reading the body.
 //
 // The header stays the same in all versions, so that two versions can at least tell each other who
 // they are. A body is bounded before it is read, and parsed before anything in it is believed.
@@ -9,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -40,34 +44,52 @@ enum class MessageType : std::uint16_t {
     kAlive,      // both, every second
     kInterrupt,  // server: Ctrl-C here; client: end the window now
     kFail,       // both: what went wrong
+    kRound,      // scenarios: begin this round at this time
 };
-inline constexpr std::uint16_t kMessageTypeMax = static_cast<std::uint16_t>(MessageType::kFail);
+inline constexpr std::uint16_t kMessageTypeMax = static_cast<std::uint16_t>(MessageType::kRound);
 const char* name_of(MessageType type);
 
 struct Message {
     MessageType type = MessageType::kAlive;
+    std::uint32_t address = 0;
     Json body;
 };
 
-std::string encode(MessageType type, const Json& body);
+// A message whose body has not been parsed.
+struct Frame {
+    MessageType type = MessageType::kAlive;
+    std::uint32_t address = 0;
+    std::string body;
+};
+
+std::string encode(MessageType type, const Json& body, std::uint32_t address = 0);
+std::string encode(const Frame& frame);
+Result<Message> parse(Frame frame);
 
 // Takes bytes as they come and gives messages. After an error it stays in error.
 class Decoder {
 public:
     void set_body_max(std::uint32_t bytes) { body_max_ = bytes; }
     void handle_bytes(std::string_view bytes) { buffer_.append(bytes); }
+    // Lines between messages that are none are given to `noise` instead of being an error: a pipe
+    // through other programs may carry what those print.
+    void set_noise(std::function<void(std::string_view)> noise) { noise_ = std::move(noise); }
     // Nothing: more bytes are needed.
     Result<std::optional<Message>> poll_message();
+    Result<std::optional<Frame>> poll_frame();
     // The version in the last header; differs from kWireVersion when that was the error.
     std::uint16_t peer_version() const { return peer_version_; }
 
 private:
     Error broken(const std::string& text);
+    std::string_view skip_noise();
 
     std::string buffer_;
+    std::size_t taken_ = 0;  // bytes at the front of the buffer that were given out already
     std::uint32_t body_max_ = kBodyMax;
     std::uint16_t peer_version_ = kWireVersion;
     std::optional<Error> error_;
+    std::function<void(std::string_view)> noise_;
 };
 
 }  // namespace rdmalab::perftest

@@ -36,6 +36,23 @@ TEST(Message, a_stranger_is_recognized_by_his_first_byte) {
     EXPECT_NE(message.error().text.find("not rdma_perftest"), std::string::npos);
 }
 
+TEST(Message, lines_between_messages_are_noise_where_that_is_expected) {
+    Decoder decoder;
+    std::vector<std::string> noise;
+    decoder.set_noise([&](std::string_view line) { noise.emplace_back(line); });
+    std::string bytes = "Welcome\nRP\n" + encode(MessageType::kTest, {{"a", "x\ny"}}, 7) + "bye\n" +
+                        encode(MessageType::kBye, Json::object());
+    std::vector<std::uint32_t> addresses;
+    for (char byte : bytes) {
+        decoder.handle_bytes({&byte, 1});
+        Result<std::optional<Message>> message = decoder.poll_message();
+        ASSERT_TRUE(message.ok()) << message.error().text;
+        if (message->has_value()) addresses.push_back((*message)->address);
+    }
+    EXPECT_EQ(addresses, (std::vector<std::uint32_t>{7, 0}));
+    EXPECT_EQ(noise, (std::vector<std::string>{"Welcome", "RP", "bye"}));
+}
+
 TEST(Message, a_body_above_the_limit_is_refused_before_it_is_read) {
     Decoder decoder;
     decoder.set_body_max(100);

@@ -1,10 +1,19 @@
 #include "perftest/payload.h"
 
+#include <fmt/format.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <algorithm>
 
+#include "perftest/failure.h"
+#include "perftest/quantity.h"
+
 namespace rdmalab::perftest {
+
+namespace {
+constexpr char kCorruptVariable[] = "RDMA_PERFTEST_CORRUPT_EVERY";
+}  // namespace
 
 namespace {
 
@@ -43,6 +52,14 @@ std::optional<Mismatch> check_payload(std::span<const std::byte> message, std::u
         return Mismatch{at + i, expected[i], message[at + i]};
     }
     return std::nullopt;
+}
+
+std::uint64_t corrupt_every() {
+    const char* text = getenv(kCorruptVariable);
+    if (text == nullptr) return 0;
+    Result<std::uint64_t> value = parse_count(text, 1, UINT32_MAX);
+    if (!value.ok()) throw Failure(fmt::format("{}: {}", kCorruptVariable, value.error().text));
+    return *value;
 }
 
 }  // namespace rdmalab::perftest

@@ -12,6 +12,10 @@ namespace rdmalab::perftest {
 
 void fill_payload(std::span<std::byte> message, std::uint32_t qp, std::uint64_t number);
 
+// From the environment: spoil every so many messages on purpose, a test of the test. 0: none.
+// Throws Failure.
+std::uint64_t corrupt_every();
+
 struct Mismatch {
     std::size_t offset = 0;
     std::byte expected{}, found{};

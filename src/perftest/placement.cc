@@ -36,6 +36,12 @@ private:
     hwloc_topology_t topology_{};
 };
 
+// Reading it takes tens of milliseconds, and nothing in it changes.
+const Topology& this_machine() {
+    static const Topology topology;
+    return topology;
+}
+
 std::optional<int> device_node(const std::string& device) {
     std::ifstream file("/sys/class/infiniband/" + device + "/device/numa_node");
     int node = -1;
@@ -84,7 +90,7 @@ Placement place(const std::string& device, const Side& side, std::uint32_t proce
         out.cores.emplace_back(core);
     }
     if (!out.cores.empty()) return out;
-    Topology topology;
+    const Topology& topology = this_machine();
     std::vector<int> pool = cores_by_distance(topology, device_node(device));
     auto is_out = [&](int core) {
         auto has = [core](const std::vector<int>& list) {
@@ -103,7 +109,7 @@ Placement place(const std::string& device, const Side& side, std::uint32_t proce
 
 std::optional<int> buffer_node(const std::string& device, std::optional<int> core) {
     if (std::optional<int> node = device_node(device)) return node;
-    Topology topology;
+    const Topology& topology = this_machine();
     if (hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE) == 1) return 0;
     if (!core) return std::nullopt;
     hwloc_obj_t pu = hwloc_get_pu_obj_by_os_index(topology, static_cast<unsigned>(*core));
@@ -122,7 +128,7 @@ void pin_to(int core) {
 }
 
 void bind_memory(void* address, std::size_t length, int numa_node) {
-    Topology topology;
+    const Topology& topology = this_machine();
     if (hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE) < 2) return;
     Bitmap nodes(hwloc_bitmap_alloc());
     hwloc_bitmap_only(nodes.get(), static_cast<unsigned>(numa_node));

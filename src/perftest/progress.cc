@@ -35,6 +35,7 @@ double Progress::elapsed_s() const {
 void Progress::begin(const std::string& what, double total_s, bool is_bar) {
     finish();
     what_ = what;
+    note_.clear();
     total_s_ = total_s;
     is_bar_ = is_bar;
     open_ = true;
@@ -73,7 +74,7 @@ void Progress::tick() {
     if (style_ != ProgressStyle::kRedrawn || !open_ || now - drawn_ns_ < kRedrawNs) return;
     drawn_ns_ = now;
     ++frame_;
-    fmt::print("\r\033[K{}", line());
+    fmt::print("\r\033[K{}{}", line(), note_.empty() ? "" : "  " + note_);
     fflush(stdout);
 }
 

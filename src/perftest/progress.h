@@ -20,6 +20,8 @@ public:
     void spin(const std::string& what);
     // Traffic of `total_s` seconds; 0 when the end is not known.
     void bar(const std::string& what, double total_s);
+    // What is shown behind the bar: how it goes.
+    void set_note(const std::string& note) { note_ = note; }
     // Redraws; call it often.
     void tick();
     // Ends the line of the phase.
@@ -31,7 +33,7 @@ private:
     double elapsed_s() const;
 
     ProgressStyle style_;
-    std::string what_;
+    std::string what_, note_;
     double total_s_ = 0;
     bool is_bar_ = false, open_ = false, done_ = false;
     std::int64_t begun_ns_ = 0, drawn_ns_ = 0;

@@ -11,63 +11,11 @@
 
 #include "perftest/channel.h"
 #include "perftest/failure.h"
+#include "perftest/report_parts.h"
 
 namespace rdmalab::perftest {
 
 namespace {
-
-Json bandwidth_json(const Bandwidth& bandwidth) {
-    return {{"bwGbSec", finite(bandwidth.gbps)},
-            {"msgRateMpps", finite(bandwidth.mpps)},
-            {"durationSec", finite(bandwidth.duration_s)},
-            {"iterations", bandwidth.iterations}};
-}
-
-Json latency_json(const Plan& plan, const Latency& latency) {
-    return {{"minUsec", finite(latency.min_us)},
-            {"maxUsec", finite(latency.max_us)},
-            {"meanUsec", finite(latency.mean_us)},
-            {"medianUsec", finite(latency.median_us)},
-            {"stdevUsec", finite(latency.stdev_us)},
-            {"p99Usec", finite(latency.p99_us)},
-            {"p999Usec", finite(latency.p999_us)},
-            {"samples", latency.count},
-            {"latencyDefinition", plan.latency_definition()}};
-}
-
-Json process_json(const Plan& plan, const ProcessResult& result) {
-    Json out;
-    out["role"] = result.is_requester ? "requestor" : "responder";
-    out["process"] = result.process;
-    out["core"] = result.core ? Json(*result.core) : Json();
-    out["numaNode"] = result.numa_node ? Json(*result.numa_node) : Json();
-    out["messagesReceived"] = result.received;
-    out["iterationsPosted"] = result.posted;
-    if (result.start_ns > 0) out["startTime"] = rfc3339(result.start_ns);
-    if (result.window_ns == 0) return out;
-    out["startTimeNs"] = result.start_ns;
-    if (plan.metric == Metric::kLatency) {
-        out["latResults"] = latency_json(plan, latency_of(plan, result.latency));
-        out["durationSec"] = finite(static_cast<double>(result.window_ns) * 1e-9);
-        return out;
-    }
-    out["bwResults"] = bandwidth_json(bandwidth_of(plan, result));
-    if (!plan.qp_histogram) return out;
-    for (const QpShare& share : qp_shares(plan, result)) {
-        out["qpHistogram"].push_back({{"qpIndex", share.qp},
-                                      {"bwGbSec", finite(share.gbps)},
-                                      {"relativeDeviation", finite(share.deviation_percent)}});
-    }
-    return out;
-}
-
-Json operations_json(const Plan& plan) {
-    Json out = Json::array();
-    for (const Operation& operation : plan.operations) {
-        out.push_back({{"verb", name_of(operation.verb)}, {"msgSize", operation.size}});
-    }
-    return out;
-}
 
 Json test_config(const Outcome& outcome, const Direction& direction, const Json& source) {
     const Plan& plan = outcome.plan;
@@ -79,29 +27,8 @@ Json test_config(const Outcome& outcome, const Direction& direction, const Json&
                     {"iterationSync", false},
                     {"ptiniFile", ""},
                     {"ptiniDatatype", ""}};
-    Json resources = {{"operations", operations_json(plan)},
-                      {"connectionType", name_of(plan.transport)},
-                      {"qps", plan.qps},
-                      {"txDepth", plan.tx_depth},
-                      {"rxDepth", plan.rx_depth},
-                      {"postList", plan.post_list},
-                      {"cqModeration", plan.block},
-                      {"mtu", source.value("mtu", 0)},
-                      {"memoryType", source.value("memoryType", "host")},
-                      {"rdmaDriver", "ibv"},
-                      {"numaNode", first.numa_node ? Json(*first.numa_node) : Json()}};
+    Json resources = resource_config(plan, source, first);
     return {{"generalConfig", general}, {"resourceConfig", resources}};
-}
-
-// What a user may want to know of an end, without keys and addresses of memory.
-Json end_json(const Json& end) {
-    return {{"hostName", end.value("host", "")},
-            {"deviceName", end.value("device", "")},
-            {"cudaDeviceId", nullptr},
-            {"ibPort", end.value("ibPort", 1)},
-            {"gid", end.value("gid", Json())},
-            {"lid", end.value("lid", 0)},
-            {"processes", end.value("processes", Json::array())}};
 }
 
 Json intervals_json(const IntervalSummary& intervals) {
@@ -125,8 +52,8 @@ Json connection_json(const Outcome& outcome, std::size_t index) {
                 {"testName", "Test 1"},
                 {"status", "ok"},
                 {"error", nullptr},
-                {"source", end_json(source)},
-                {"destination", end_json(destination)},
+                {"source", end_json(source, source.value("host", ""))},
+                {"destination", end_json(destination, destination.value("host", ""))},
                 {"testConfig", test_config(outcome, direction, source)}};
     if (plan.metric == Metric::kLatency) {
         out["latResults"] =
@@ -137,8 +64,7 @@ Json connection_json(const Outcome& outcome, std::size_t index) {
         if (direction.intervals.count > 0) out["intervals"] = intervals_json(direction.intervals);
     }
     if (std::optional<Threshold> threshold = judge(plan, direction)) {
-        out["threshold"] = {
-            {"type", threshold->type}, {"value", threshold->value}, {"passed", threshold->passed}};
+        out["threshold"] = threshold_json(*threshold);
     }
     if (plan.validate) {
         out["validationResults"] = {{"invalidDataSampleCount", direction.invalid()}};
@@ -197,12 +123,6 @@ Json aggregated_json(const Outcome& outcome) {
                                            {"msgRateMpps", finite(sum.mpps)}});
     }
     return out;
-}
-
-Json version_info() {
-    return {{"jsonOutputSchema", kSchemaVersion},
-            {"toolVersion", RDMALAB_VERSION},
-            {"compatSchema", "doca_perftest 1.4.0"}};
 }
 
 Json results_message(const std::vector<ProcessResult>& results) {

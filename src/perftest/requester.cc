@@ -18,8 +18,6 @@ namespace {
 
 constexpr int kPollBatch = 32;
 constexpr std::int64_t kCatchUpNs = 10'000'000;
-// Spoils every so many messages of a validated test on purpose: a test of the test.
-constexpr char kCorruptVariable[] = "RDMA_PERFTEST_CORRUPT_EVERY";
 
 ibv_wr_opcode opcode_of(Verb verb) {
     switch (verb) {
@@ -39,14 +37,6 @@ ibv_wr_opcode opcode_of(Verb verb) {
             return IBV_WR_ATOMIC_CMP_AND_SWP;
     }
     return IBV_WR_RDMA_WRITE;
-}
-
-std::uint64_t corrupt_every() {
-    const char* text = getenv(kCorruptVariable);
-    if (text == nullptr) return 0;
-    Result<std::uint64_t> value = parse_count(text, 1, UINT32_MAX);
-    if (!value.ok()) throw Failure(fmt::format("{}: {}", kCorruptVariable, value.error().text));
-    return *value;
 }
 
 // Which queue pair, and how many iterations the completion stands for.

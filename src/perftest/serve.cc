@@ -12,6 +12,7 @@
 #include "perftest/protocol.h"
 #include "perftest/report_json.h"
 #include "perftest/report_text.h"
+#include "perftest/worker.h"
 
 namespace rdmalab::perftest {
 
@@ -183,7 +184,7 @@ void Service::finish(Crew& crew) {
 
 void Service::run_test() {
     accept();
-    Crew crew(planned_.plan, planned_.side, true, placement_);
+    Crew crew(planned_.plan.processes, pair_work(planned_.plan, planned_.side, true, placement_));
     session_->set_crew(&crew);
     connect_queue_pairs(crew);
     start(crew);

@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "perftest/channel.h"
-#include "perftest/worker.h"
+#include "perftest/crew.h"
+#include "perftest/fd.h"
 
 namespace rdmalab::perftest {
 

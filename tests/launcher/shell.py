@@ -208,6 +208,7 @@ class Installation(launcher_kit.LauncherTest):
         for path in (
             "bin/flow_steer", "bin/doca_flow_steer", "bin/pcc", "bin/doca_pcc", "lib/rdmalab/pcc/pure_ecn.so",
             "bin/rdma_perftest", "bin/doca_perftest", "share/man/man1/rdma_perftest.1", "share/rdmalab/report.schema.json",
+            "share/rdmalab/scenario.schema.json", "lib/rdmalab/cluster_mpi.so",
             "share/bash-completion/completions/rdma_perftest",
             "share/man/man1/flow_steer.1", "share/man/man1/pcc.1", "share/bash-completion/completions/flow_steer",
             "bin/rdmalab", "bin/rdmalab-card", "lib/rdmalab/rdma/libibverbs.so", "lib/rdmalab/rdma/libibverbs.so.1",

@@ -61,7 +61,7 @@ class CommandLine(unittest.TestCase):
         self.assertIn("--msg_size: expected once, found 2 times (8, 16)", self.refused("-s", 8, "-s", 16))
         self.assertIn("did you mean '--msg_size'", self.refused("--msgsize", 8))
         self.assertIn("unknown argument", self.refused("host"))
-        self.assertIn("--traffic_pattern: unknown flag", self.refused("--traffic_pattern", "a2a"))
+        self.assertIn("'--traffic_pattern'", self.refused("--trafic_pattern", "a2a"))
 
     def test_conflicts_name_both_sides_and_the_rule(self):
         for words, said in [

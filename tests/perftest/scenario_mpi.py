@@ -45,6 +45,16 @@ class OverMpi(Scenarios):
     def left_over(self):
         return [pid for pid in self.card.processes() if process_name(pid) in ("rdma_perftest", "mpirun", "orted")]
 
+    def assert_nothing_left(self, seconds):
+        if not wait_until(lambda: not self.left_over(), seconds):
+            lines = []
+            for pid in self.left_over():
+                with open(f"/proc/{pid}/cmdline") as file:
+                    words = file.read().replace("\0", " ")
+                with open(f"/proc/{pid}/wchan") as file:
+                    lines.append(f"{pid} (of {harness.parent_of(pid)}) {file.read()}: {words[:160]}")
+            raise harness.Failure("left:\n" + "\n".join(lines))
+
     def test_a_ring_moves_data_and_all_start_together(self):
         run = self.ring()
         self.assert_all_moved(run, 3)
@@ -70,7 +80,7 @@ class OverMpi(Scenarios):
     def test_a_program_that_is_not_there_is_named(self):
         run = self.ring("--remote_exe", "/nowhere/rdma_perftest", expect=1, json_output=False)
         self.assertIn("/nowhere/rdma_perftest", run.program.stderr)
-        self.assertEqual(self.left_over(), [])
+        self.assert_nothing_left(10)
 
     def test_a_machine_without_the_plugin_says_so(self):
         env = {"RDMA_PERFTEST_MPI_PLUGIN": "/nowhere/cluster_mpi.so"}
@@ -99,12 +109,12 @@ class OverMpi(Scenarios):
         self.assertEqual((program.returncode(), report["interrupted"]), (1, True))
         for each in report["connections"]:
             self.assertGreater(each["bwResults"]["iterations"], 0)
-        self.assertTrue(wait_until(lambda: not self.left_over(), 10))
+        self.assert_nothing_left(10)
 
     def test_nothing_survives_the_front_end(self):
         program = self.running()
         os.kill(program.find("rdma_perftest"), signal.SIGKILL)
-        self.assertTrue(wait_until(lambda: not self.left_over(), 15), self.left_over())
+        self.assert_nothing_left(15)
         self.card.wait_idle()
 
     def test_an_agent_that_dies_is_named_and_the_others_go_on(self):
@@ -122,7 +132,7 @@ class OverMpi(Scenarios):
         self.assertEqual(program.returncode(), 1)
         self.assertIn("was killed by signal 9", report["errors"][0])
         self.assertEqual(sorted(each["status"] for each in report["connections"]), ["failed", "failed", "ok"])
-        self.assertTrue(wait_until(lambda: not self.left_over(), 10))
+        self.assert_nothing_left(10)
 
 
 if __name__ == "__main__":

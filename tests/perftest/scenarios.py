@@ -7,7 +7,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import harness
-from harness import Failure
+from page import as_shown, page_of, texts
 from perftest_kit import check_schema
 from scenario_kit import DEVICES, QUICK, Scenarios, nodes
 
@@ -264,6 +264,17 @@ class Reports(Scenarios):
             lines = [json.loads(line) for line in file]
         self.assertEqual(len(lines), 4)
         self.assertEqual([line.get("connectionId") for line in lines], [None, 0, 1, 2])
+
+    def test_its_page_has_the_matrix_and_each_test_over_time(self):
+        path = os.path.join(self.card.folder, "run.json")
+        self.ring("-j", path, fields={"duration": 3})
+        with open(path) as file:
+            self.assertGreaterEqual(len(json.load(file)["timeline"][0]["points"]), 2)
+        page_of(path)
+        shown = as_shown(os.path.join(self.card.folder, "run.html"))
+        for part in ("matrix", "summary", "time", "connections", "configuration"):
+            self.assertIn(f'id="{part}"', shown)
+        self.assertIn("a:mlx5_2", texts(shown))
 
     def test_a_report_that_cannot_be_written_is_found_before_the_run(self):
         run = self.ring("-j", "/nowhere/out.json", expect=1, json_output=False)

@@ -81,8 +81,8 @@ bool write_file(const ScenarioOutcome& outcome, const Output& output) {
     if (!output.json_file) return true;
     std::string path = output.json_path.empty() ? default_report_path() : output.json_path;
     bool lines = has_ending(path, ".ndjson") || outcome.results.size() > kDocumentConnectionsMax;
-    Status written = lines ? write_whole(path, report_lines(outcome))
-                           : write_report(path, report_json(outcome));
+    Status written =
+        lines ? write_whole(path, report_lines(outcome)) : write_report(path, report_json(outcome));
     if (!written.ok()) {
         fmt::print(stderr, "rdma_perftest: --json_output: {}\n", written.error().text);
         return false;

@@ -288,12 +288,24 @@
     }
   }
 
+  // Lines of whole tests (scenarios) and of single connections (-R).
+  function linesOverTime(connections) {
+    const ofTests = (report.timeline || []).filter((each) => each.points.length > 1)
+      .map((each) => ({ name: each.testName, data: each.points }));
+    const ofConnections = connections.filter((each) => each.intervals && each.intervals.samples && each.intervals.samples.length > 1)
+      .map((each) => ({
+        name: `${each.connectionId}: ${endpoint(each.source)} → ${endpoint(each.destination)}`,
+        data: each.intervals.samples.map((sample) => [sample.sec, sample.bwGbSec]),
+      }));
+    return [...ofTests, ...ofConnections];
+  }
+
   function showOverTime(connections) {
-    const sampled = connections.filter((each) => each.intervals && each.intervals.samples && each.intervals.samples.length > 1);
-    if (!sampled.length) return;
+    const lines = linesOverTime(connections);
+    if (!lines.length) return;
     const parent = section("Bandwidth over time", "time");
-    const shown = sampled.slice(0, 50);
-    if (shown.length < sampled.length) parent.append(element("p", `The first ${shown.length} of ${sampled.length} connections.`, "dim"));
+    const shown = lines.slice(0, 50);
+    if (shown.length < lines.length) parent.append(element("p", `The first ${shown.length} of ${lines.length} lines.`, "dim"));
     chart(
       parent,
       340,
@@ -304,12 +316,7 @@
         grid: { left: 60, right: 20, top: 40, bottom: 70 },
         xAxis: { type: "value", name: "s" },
         yAxis: { type: "value", name: "Gbit/s", min: 0 },
-        series: shown.map((each) => ({
-          type: "line",
-          showSymbol: false,
-          name: `${each.connectionId}: ${endpoint(each.source)} → ${endpoint(each.destination)}`,
-          data: each.intervals.samples.map((sample) => [sample.sec, sample.bwGbSec]),
-        })),
+        series: shown.map((each) => ({ type: "line", showSymbol: false, ...each })),
       },
       "bandwidth over time",
     );

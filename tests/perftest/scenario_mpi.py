@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
@@ -33,7 +34,14 @@ class OverMpi(Scenarios):
         os.chmod(cls.agent, 0o700)
 
     def start(self, *words, env=None):
-        variables = {"RDMA_PERFTEST_RSH_AGENT": self.agent, "TMPDIR": self.card.folder, **(env or {})}
+        # Whatever other interfaces come and go on this machine meanwhile: all hosts are here.
+        if not any("mpiTcpNetworkInterfaces" in str(word) for word in words):
+            index = list(words).index("-f") + 1
+            words = [*words[:index], json.dumps({**json.loads(words[index]), "mpiTcpNetworkInterfaces": "lo"}),
+                     *words[index + 1:]]
+        # A folder for each run: what one cleans away must not be what the next has just made.
+        folder = tempfile.mkdtemp(dir=self.card.folder)
+        variables = {"RDMA_PERFTEST_RSH_AGENT": self.agent, "TMPDIR": folder, **(env or {})}
         return super().start(*words, env=variables)
 
     def ring(self, *words, **fields):

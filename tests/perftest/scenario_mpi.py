@@ -16,7 +16,10 @@ from scenario_kit import QUICK, Scenarios, nodes
 # Three names of one machine: mpirun sees three hosts, and all of them are local.
 THREE = nodes(("ha", "mlx5_2"), ("hb", "mlx5_3"), ("hc", "mlx5_4"))
 AGENT = """#!/bin/sh
-# In place of ssh: the host is this machine.
+# In place of ssh: the host is this machine, but for a folder of its own: daemons of one job that share one, and a host
+# name, sometimes wait for each other for ever.
+export TMPDIR="$TMPDIR/$1"
+mkdir -p "$TMPDIR"
 shift
 exec sh -c "$*"
 """

@@ -30,8 +30,8 @@ struct Impairments {
 struct PortConfig {
     std::string name;       // p0
     std::string pf_device;  // the PF whose e-switch domain this port belongs to
-    // An uplink leads to a network interface of the host instead of a cable. The PF has the MAC and
-    // the addresses of the interface.
+    // An uplink leads to a network interface of the host: its cable ends in no other port. The PF
+    // has the MAC and the addresses of the interface.
     std::string uplink{};   // eth0; empty: none
     bool may_burst = true;  // of an uplink: frames may leave in bursts (wire/burst.h)
 };
@@ -53,8 +53,8 @@ struct FunctionConfig {
 };
 
 struct CableConfig {
-    std::string name;  // cable0
-    std::string port_a, port_b;
+    std::string name;            // cable0
+    std::string port_a, port_b;  // port_b of an uplink: the interface
     Impairments a_to_b, b_to_a;
 };
 

@@ -72,6 +72,11 @@ void Switchboard::join(const CardConfig& config, const CableConfig& cable) {
     cables_.push_back(
         std::make_unique<Cable>(Cable{cable.name, direction(true), direction(false)}));
     Cable& joined = *cables_.back();
+    if (b == ports_.size()) {  // it ends in an interface
+        ports_[a].outgoing = &joined.a_to_b;
+        ports_[a].incoming = &joined.b_to_a;
+        return;
+    }
     ports_[a].outgoing = ports_[b].incoming = &joined.a_to_b;
     ports_[b].outgoing = ports_[a].incoming = &joined.b_to_a;
     ports_[a].far_port = b;
@@ -172,7 +177,7 @@ void Switchboard::send(TapPoint to, wire::Frame& frame, Instant now, int hops) {
 
 void Switchboard::transmit(std::uint32_t port, wire::Frame& frame, Instant now, int hops) {
     End& end = ports_[port];
-    if (end.uplink != nullptr) return transmit_by_uplink(port, frame);
+    if (end.uplink != nullptr) return transmit_by_uplink(port, frame, now);
     if (end.outgoing == nullptr) {
         ++end.counters.dropped;
         return;
@@ -193,16 +198,34 @@ void Switchboard::transmit(std::uint32_t port, wire::Frame& frame, Instant now, 
 
 // --- Uplinks
 
-void Switchboard::transmit_by_uplink(std::uint32_t port, const wire::Frame& frame) {
+void Switchboard::transmit_by_uplink(std::uint32_t port, const wire::Frame& frame, Instant now) {
     End& end = ports_[port];
-    if (end.tapped) host_.captured({true, port}, frame, false);
-    must_send_ = true;
-    if (!end.is_up || !end.uplink->add(frame, faults_)) {
-        ++end.counters.dropped;
-        return;
-    }
+    const std::size_t length = wire::wire_length(frame);
     ++end.counters.tx_frames;
-    end.counters.tx_bytes += wire::wire_length(frame);
+    end.counters.tx_bytes += length;
+    if (end.tapped) host_.captured({true, port}, frame, false);
+    if (end.outgoing->is_direct()) {
+        end.outgoing->count_direct(length);
+        queue_for_uplink(end, frame);
+    } else {
+        end.outgoing->handle_frame(frame, now);
+        drain_to_uplink(end, now, 8);
+    }
+}
+
+void Switchboard::queue_for_uplink(End& end, const wire::Frame& frame) {
+    must_send_ = true;
+    if (!end.is_up || !end.uplink->add(frame, faults_)) ++end.counters.dropped;
+}
+
+std::size_t Switchboard::drain_to_uplink(End& end, Instant now, std::size_t budget) {
+    wire::Frame frame;
+    std::size_t count = 0;
+    while (count < budget && end.outgoing->poll_frame(now, frame, end.counters.dropped)) {
+        ++count;
+        queue_for_uplink(end, frame);
+    }
+    return count;
 }
 
 void Switchboard::send_uplinks() {
@@ -233,7 +256,7 @@ void Switchboard::handle_uplink(std::uint32_t port, ByteView bytes, std::uint32_
     wire::Frame frame;
     if (segment_length == 0) {
         if (wire::parse_frame(bytes, place, frame) == wire::ParseError::kNone)
-            receive(port, frame, now, 0);
+            receive_from_uplink(port, frame, now);
         else
             ++counters.malformed;
         return;
@@ -242,9 +265,20 @@ void Switchboard::handle_uplink(std::uint32_t port, ByteView bytes, std::uint32_
         const auto error = wire::parse_burst(bytes, segment_length, index, place, frame);
         if (!error) return;
         if (*error == wire::ParseError::kNone)
-            receive(port, frame, now, 0);
+            receive_from_uplink(port, frame, now);
         else
             ++counters.malformed;
+    }
+}
+
+void Switchboard::receive_from_uplink(std::uint32_t port, wire::Frame& frame, Instant now) {
+    End& end = ports_[port];
+    if (end.incoming->is_direct()) {
+        end.incoming->count_direct(wire::wire_length(frame));
+        receive(port, frame, now, 0);
+    } else {
+        end.incoming->handle_frame(frame, now);
+        drain(port, now, 0, 8);
     }
 }
 
@@ -290,6 +324,10 @@ std::size_t Switchboard::deliver_due(Instant now, std::size_t budget) {
         if (ports_[port].incoming == nullptr) continue;
         if (ports_[port].incoming->next_deadline() > now) continue;
         count += drain(port, now, 0, budget - count);
+    }
+    for (const std::uint32_t port : uplinks_) {
+        if (ports_[port].outgoing->next_deadline() > now || count >= budget) continue;
+        count += drain_to_uplink(ports_[port], now, budget - count);
     }
     return count;
 }

@@ -105,7 +105,7 @@ private:
         CableDirection* outgoing = nullptr;  // nullptr: no cable
         CableDirection* incoming = nullptr;
         std::uint32_t far_port = 0;
-        std::unique_ptr<UplinkQueue> uplink;  // instead of a cable
+        std::unique_ptr<UplinkQueue> uplink;  // the cable ends in an interface
         bool is_up = true;
     };
     struct Domain {
@@ -124,10 +124,13 @@ private:
                        const wire::Frame& frame);
     void send(TapPoint to, wire::Frame& frame, Instant now, int hops);
     void transmit(std::uint32_t port, wire::Frame& frame, Instant now, int hops);
-    void transmit_by_uplink(std::uint32_t port, const wire::Frame& frame);
+    void transmit_by_uplink(std::uint32_t port, const wire::Frame& frame, Instant now);
+    void receive_from_uplink(std::uint32_t port, wire::Frame& frame, Instant now);
     void send_uplink(std::uint32_t port);
     const End* uplink_of(std::uint32_t function) const;
     void receive(std::uint32_t port, wire::Frame& frame, Instant now, int hops);
+    void queue_for_uplink(End& end, const wire::Frame& frame);
+    std::size_t drain_to_uplink(End& end, Instant now, std::size_t budget);
     std::size_t drain(std::uint32_t port, Instant now, int hops, std::size_t budget);
 
     HostPort& host_;

@@ -24,6 +24,7 @@ CardConfig one_device(const std::string& name, int number, bool may_burst) {
     pf.mac = MacAddress{{2, 0, 0, 0, 1, static_cast<std::uint8_t>(number)}};
     pf.ips = {*Gid::parse("10.1.0." + std::to_string(number))};
     config.functions = {pf};
+    config.cables = {{"eth0", "p0", "eth0", {}, {}}};
     return config;
 }
 
@@ -198,6 +199,26 @@ TEST_P(UplinkTest, damage_on_the_wire_is_found_and_repaired) {
     settle();
     EXPECT_EQ(a.poll(a_cq)->status, WcStatus::kSuccess);
     EXPECT_EQ(b_memory.substr(0, 900), a_memory.substr(0, 900));
+}
+
+TEST_P(UplinkTest, faults_are_those_of_a_cable_in_either_direction) {
+    connect();
+    Impairments impairments;
+    impairments.loss = 0.2;
+    impairments.reorder = 0.1;
+    for (TestCard* card : {&near, &far})
+        ASSERT_TRUE(card->card.set_impairments("eth0", {}, impairments, card->now).ok());
+    a.post_send(a_qp, write(60'000));
+    for (int i = 0; i < 400 && a_cq.header->producer == 0; ++i) {
+        settle();
+        near.run_for(milliseconds(70));
+        far.run_for(milliseconds(1));
+    }
+    EXPECT_EQ(a.poll(a_cq)->status, WcStatus::kSuccess);
+    EXPECT_EQ(b_memory.substr(0, 60'000), a_memory.substr(0, 60'000));
+    EXPECT_GT(near.card.cable_counters(0, true).lost, 0u);
+    EXPECT_GT(far.card.cable_counters(0, false).lost, 0u);
+    EXPECT_EQ(counters(far).rx_icrc_errors, 0u);
 }
 
 TEST_P(UplinkTest, what_is_no_frame_is_counted) {

@@ -134,7 +134,7 @@ void crash(const std::string& name) {
     if (kill(host.init.pid, SIGKILL) != 0)
         throw Failure(kExitFailed,
                       fmt::format("cannot kill {}: {}", host.name, std::strerror(errno)));
-    while (is_alive(host.init)) usleep(1'000);
+    while (is_alive(host.init)) pause_ms(1);
 }
 
 void add_crash(CLI::App& lab) {

@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <iterator>
 
@@ -124,6 +125,11 @@ const LabHost& find_host_or_fail(const Lab& lab, const std::string& name) {
         break;
     }
     throw Failure(kExitBadInput, text);
+}
+
+void pause_ms(int milliseconds) {
+    const timespec time{milliseconds / 1'000, milliseconds % 1'000 * 1'000'000L};
+    nanosleep(&time, nullptr);
 }
 
 std::string run_tool(const std::vector<std::string>& words, const std::string& input,

@@ -29,6 +29,9 @@ std::optional<Lab> find_lab();
 Lab find_lab_or_fail();
 const LabHost& find_host_or_fail(const Lab& lab, const std::string& name);
 
+// Sleeps; for conditions that nobody tells about.
+void pause_ms(int milliseconds);
+
 // Runs a program of the system to its end; throws Failure with what it printed. `hint` is added
 // when there is no such program.
 std::string run_tool(const std::vector<std::string>& words, const std::string& input = {},

@@ -27,7 +27,7 @@ namespace rdmalab::launcher {
 namespace {
 
 constexpr int kSshTries = 400;
-constexpr useconds_t kSshPause = 25'000;
+constexpr int kSshPauseMs = 25;
 
 [[noreturn]] void fail(const std::string& what) {
     throw Failure(kExitFailed, fmt::format("cannot {}: {}", what, std::strerror(errno)));
@@ -123,7 +123,7 @@ void await_ssh() {
     for (int i = 0; i < kSshTries; ++i) {
         const Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
         if (connect(fd.value(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0) return;
-        usleep(kSshPause);
+        pause_ms(kSshPauseMs);
     }
     throw Failure(kExitFailed, "sshd does not listen; its log is /run/sshd.log of the host");
 }

@@ -26,14 +26,14 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kOrderlyGraceMs = 20'000;
-constexpr useconds_t kIdlePause = 10'000;
+constexpr int kIdlePauseMs = 10;
 constexpr int kIdleTries = 500;
 
 // A cache of the dynamic linker (ld.so(8)) in which the drop-in libraries come first: programs of
 // the hosts find them without any environment.
 void write_linker_cache() {
-    std::ifstream system("/etc/ld.so.conf");
-    const std::string rest{std::istreambuf_iterator<char>(system), {}};
+    std::ifstream settings("/etc/ld.so.conf");
+    const std::string rest{std::istreambuf_iterator<char>(settings), {}};
     write_lab_file("ld.so.conf", library_folder().string() + "\n" + rest);
     run_tool({"/sbin/ldconfig", "-X", "-f", lab_folder() / "ld.so.conf", "-C",
               lab_folder() / "ld.so.cache"});
@@ -95,7 +95,7 @@ std::string start_keeper(const Lab& lab, Fd lock) {
 bool await_idle() {
     for (int i = 0; i < kIdleTries; ++i) {
         if (is_lab_folder_idle()) return true;
-        usleep(kIdlePause);
+        pause_ms(kIdlePauseMs);
     }
     return false;
 }

@@ -29,7 +29,8 @@ class Hosts(unittest.TestCase):
         before = machine()
         with TestLab(2) as lab:
             for number, name in enumerate(("node01", "node02"), 1):
-                script = "hostname; ls /tmp; ls /dev/shm; ls /sys/class/net; ls /sys/class/infiniband; touch /tmp/mine; ps -e | wc -l"
+                script = "hostname; ls /tmp; ls /dev/shm; ls /sys/class/net; ls /sys/class/infiniband; touch /tmp/mine; "
+                script += "ps -e | wc -l"
                 done = lab.run(name, "sh", "-c", script).stdout.split()
                 self.assertEqual(done[:3], [name, "eth0", "lo"], "and /tmp and /dev/shm are empty")
                 self.assertIn("mlx5_0", done)

@@ -44,7 +44,8 @@ class Pairs(unittest.TestCase):
                     words = [program, "-F", "-n", "200", *connect]
                     _, client = lab.pair(words, [*words, "node01"])
                     self.assertRegex(client.stdout, r"(?m)^ \d+ +200 ")
-            _, client = lab.pair(["ib_send_bw", "-F", "-c", "UD", "-n", "200"], ["ib_send_bw", "-F", "-c", "UD", "-n", "200", "node01"])
+            words = ["ib_send_bw", "-F", "-c", "UD", "-n", "200"]
+            lab.pair(words, [*words, "node01"])
             self.healthy(lab)
 
     @costs(timeout=120, processors=2)
@@ -84,6 +85,19 @@ class Pairs(unittest.TestCase):
         with TestLab(2) as lab:
             done = lab.run("node02", program, "-n", "node01", "-D", "1", timeout=60)
             self.assertIn("node01", done.stdout + done.stderr)
+
+    @costs(timeout=180, processors=2)
+    def test_over_a_wire_that_loses_and_reorders(self):
+        with TestLab(2) as lab:
+            for host in ("node01", "node02"):
+                lab.run(host, LAUNCHER, "link", "eth0", "--loss", "1%", "--reorder", "1%", "--delay", "20us")
+            words = ["ib_write_bw", "-F", "-n", "300", "-s", "30000"]
+            lab.pair(words, [*words, "node01"])
+            words = ["rping", "-V", "-C", "30", "-S", "10000"]
+            lab.pair([*words, "-s"], [*words, "-c", "-a", "10.88.0.1"])
+            sender = lab.counters("node02")
+            self.assertGreater(sender["cables"]["eth0"]["a_to_b"]["lost"], 10)
+            self.assertGreater(sender["functions"]["mlx5_0"]["retransmitted_frames"], 10)
 
     def test_that_do_not_find_each_other_say_so(self):
         with TestLab(2) as lab:

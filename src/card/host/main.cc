@@ -157,6 +157,8 @@ int run(int argc, char** argv) {
     for (const TopologyError& error : topology.errors) complain(kExitInput, error.to_string());
     if (!topology.ok()) return kExitInput;
     topology.config.name = options.name;
+    if (!options.uplinks.empty())
+        options.topology = fmt::format("uplinks {}", fmt::join(options.uplinks, ", "));
     if (options.seed) topology.config.seed = *options.seed;
     topology.config.force_computed_icrc |= options.computed_icrc;
     return serve(options, std::move(topology.config));

@@ -207,8 +207,9 @@ private:
     void read_uplink(TomlReader& reader) {
         TopologyLines::Uplink uplink;
         uplink.path = reader.path();
-        uplink.port = read_name(reader, "port", true);
-        uplink.netdev = read_netdev(reader, true);
+        uplink.cable.port_a = read_name(reader, "port", true);
+        uplink.cable.name = uplink.cable.port_b = read_netdev(reader, true);
+        read_impairments(reader, uplink.cable);
         if (auto bursts = reader.boolean("bursts")) uplink.bursts = *bursts;
         uplink.port_line = reader.line_of("port");
         uplink.netdev_line = reader.line_of("netdev");
@@ -262,15 +263,19 @@ private:
         cable.name = read_name(reader, "name", true);
         cable.port_a = read_name(reader, "a", true);
         cable.port_b = read_name(reader, "b", true);
+        read_impairments(reader, cable);
+        lines_.cables.push_back(
+            {reader.path(), reader.line_of("name"), reader.line_of("a"), reader.line_of("b")});
+        config_.cables.push_back(std::move(cable));
+    }
+
+    void read_impairments(TomlReader& reader, CableConfig& cable) {
         Impairments both;
         read_impairment_keys(reader, both);
         read_direction(reader, "both", both);
         cable.a_to_b = cable.b_to_a = both;
         read_direction(reader, "a_to_b", cable.a_to_b);
         read_direction(reader, "b_to_a", cable.b_to_a);
-        lines_.cables.push_back(
-            {reader.path(), reader.line_of("name"), reader.line_of("a"), reader.line_of("b")});
-        config_.cables.push_back(std::move(cable));
     }
 
     void read_direction(TomlReader& cable, std::string_view key, Impairments& out) {

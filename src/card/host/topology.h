@@ -6,7 +6,7 @@
 //                 flow_steering
 //   [[cable]]     name, a, b; impairments: rate, delay, jitter, loss, reorder, duplicate, corrupt,
 //                 ce, verify_icrc, for both directions or in the tables both, a_to_b, b_to_a
-//   [[uplink]]    port, netdev, bursts
+//   [[uplink]]    port, netdev, bursts; impairments as of a cable from the port to the interface
 //
 // All errors of a file are collected, so that one run shows what is to be mended.
 #pragma once

@@ -70,6 +70,8 @@ private:
             const auto& line = lines_.cables[i];
             cables.claim(config_.cables[i].name, {line.name, line.path + ".name"});
         }
+        for (const TopologyLines::Uplink& uplink : lines_.uplinks)
+            cables.claim(uplink.cable.name, {uplink.netdev_line, uplink.path + ".netdev"});
     }
 
     const FunctionConfig* find_pf(const std::string& device) const {
@@ -129,21 +131,20 @@ private:
             check_cable_end(ends, config_.cables[i].port_a, {line.a, line.path + ".a"});
             check_cable_end(ends, config_.cables[i].port_b, {line.b, line.path + ".b"});
         }
-        Unique netdevs("a network interface", errors_);
         for (const TopologyLines::Uplink& uplink : lines_.uplinks) {
-            check_cable_end(ends, uplink.port, {uplink.port_line, uplink.path + ".port"});
-            netdevs.claim(uplink.netdev, {uplink.netdev_line, uplink.path + ".netdev"});
+            check_cable_end(ends, uplink.cable.port_a, {uplink.port_line, uplink.path + ".port"});
             join_uplink(uplink);
         }
     }
 
     void join_uplink(const TopologyLines::Uplink& uplink) {
         for (PortConfig& port : config_.ports) {
-            if (port.name != uplink.port || uplink.port.empty()) continue;
-            port.uplink = uplink.netdev;
+            if (port.name != uplink.cable.port_a || port.name.empty()) continue;
+            port.uplink = uplink.cable.port_b;
             port.may_burst = uplink.bursts;
             check_pf_of_uplink(uplink, port.pf_device);
         }
+        config_.cables.push_back(uplink.cable);
     }
 
     // Device and interface are one: the PF alone is behind an uplink, and its MAC is not ours to
@@ -154,14 +155,15 @@ private:
             const auto& line = lines_.functions[i];
             if (function.pf_device != pf || !line.kind_known) continue;
             if (function.kind != FunctionKind::kPf) {
-                errors_.add(line.pf, line.path + ".pf",
-                            fmt::format("a PF without an uplink (VFs and SFs share no interface "
-                                        "of the host)"),
-                            fmt::format("\"{}\", which has the uplink {}", pf, uplink.netdev));
+                errors_.add(
+                    line.pf, line.path + ".pf",
+                    fmt::format("a PF without an uplink (VFs and SFs share no interface "
+                                "of the host)"),
+                    fmt::format("\"{}\", which has the uplink {}", pf, uplink.cable.port_b));
             } else if (function.mac != MacAddress{}) {
                 errors_.add(line.mac, line.path + ".mac",
                             fmt::format("nothing: the PF has the MAC address of its uplink {}",
-                                        uplink.netdev),
+                                        uplink.cable.port_b),
                             fmt::format("\"{}\"", function.mac.to_string()));
             }
         }

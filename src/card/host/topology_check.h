@@ -25,9 +25,10 @@ struct TopologyLines {
         std::string path;
         std::uint32_t name, a, b;
     };
-    // Becomes part of its port when it has been checked.
+    // Becomes a cable when it has been checked.
     struct Uplink {
-        std::string path, port, netdev;
+        std::string path;
+        CableConfig cable;
         bool bursts = true;
         std::uint32_t port_line = 0, netdev_line = 0;
     };

@@ -181,8 +181,8 @@ TEST(TopologyErrors, an_unknown_key_names_the_nearest_known_one) {
 TEST(TopologyErrors, an_unknown_key_that_is_near_to_none_gets_the_list) {
     EXPECT_THAT(errors_of("colour = 1\n" + kPf),
                 ElementsAre("t.toml:1: colour: expected one of seed, mtu, cnp_interval, "
-                            "computed_icrc, netdev_mtu, port, function, cable, found unknown key "
-                            "\"colour\""));
+                            "computed_icrc, netdev_mtu, port, function, cable, uplink, found "
+                            "unknown key \"colour\""));
 }
 
 TEST(TopologyErrors, wrong_types) {

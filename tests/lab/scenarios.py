@@ -170,6 +170,10 @@ class Failures(OnHosts):
             lab.rdmalab("crash", "node03")
             report = self.finish(program, 40)
             self.assertIn("node03", " ".join(report["errors"]))
+            # Open MPI ends all with it; what had been done until then is kept.
+            for each in report["connections"]:
+                self.assertEqual(each["status"], "failed")
+                self.assertGreater(each["bwResults"]["iterations"], 0)
             self.nothing_runs(lab, ["node01", "node02"])
 
     @costs(timeout=240, processors=2)

@@ -10,6 +10,7 @@
 
 #include "perftest/cluster/interfaces.h"
 #include "perftest/cluster/job.h"
+#include "perftest/cluster/link_counters.h"
 #include "perftest/cluster/link_worker.h"
 #include "perftest/crew.h"
 #include "perftest/device.h"
@@ -23,6 +24,7 @@ namespace rdmalab::perftest {
 namespace {
 
 constexpr std::int64_t kLifeNs = 500'000'000;
+constexpr std::size_t kLinksToldMax = 1000;
 
 // What is known of one worker.
 struct WorkerState {
@@ -50,6 +52,7 @@ private:
     void show_life();
     void report_dead(std::size_t index);
     Json timings() const;
+    Json link_counts();
     void tell(MessageType type, const Json& body = Json::object()) {
         if (!uplink_.send(type, body, kFrontEnd)) gone_ = true;
     }
@@ -63,6 +66,8 @@ private:
     Channel uplink_;
     AgentJob job_;
     std::vector<std::optional<int>> cores_;
+    std::optional<LinkCounters> counters_;
+    std::vector<std::size_t> first_links_;  // of each worker, among the counters
     std::optional<Crew> crew_;
     std::vector<WorkerState> states_;
     std::vector<Json> timings_;
@@ -103,12 +108,19 @@ void Agent::handle_test(const Json& body) {
     if (!missing.empty()) throw Failure("mpiTcpNetworkInterfaces: " + missing);
     place_workers();
     states_.assign(job_.workers.size(), {});
+    std::size_t links = 0;
+    for (const WorkerJob& worker : job_.workers) {
+        first_links_.push_back(links);
+        links += worker.links.size();
+    }
+    counters_.emplace(links);
     timings_.assign(job_.workers.size(), Json());
-    crew_.emplace(static_cast<std::uint32_t>(job_.workers.size()),
-                  [this](std::uint32_t index, Channel& main, Board& board) {
-                      uplink_ = Channel(Fd());  // or its end would not be seen
-                      work_on_links(job_, index, cores_[index], main, board);
-                  });
+    crew_.emplace(static_cast<std::uint32_t>(job_.workers.size()), [this](std::uint32_t index,
+                                                                          Channel& main,
+                                                                          Board& board) {
+        uplink_ = Channel(Fd());  // or its end would not be seen
+        work_on_links({job_, index, cores_[index], *counters_, first_links_[index]}, main, board);
+    });
     tell(MessageType::kAccept, {{"workers", job_.workers.size()}});
 }
 
@@ -310,7 +322,23 @@ void Agent::show_life() {
     for (std::uint32_t i = 0; i < job_.workers.size() && crew_; ++i) {
         iterations[job_.workers[i].test] += crew_->board().line(i).iterations.load();
     }
-    tell(MessageType::kAlive, {{"iterations", iterations}});
+    tell(MessageType::kAlive, {{"iterations", iterations}, {"links", link_counts()}});
+}
+
+// [connection, is source, completed] of each link, while they are not too many to be told often.
+Json Agent::link_counts() {
+    Json out = Json::array();
+    bool few = !first_links_.empty() && first_links_.back() <= kLinksToldMax;
+    for (std::size_t i = 0; i < job_.workers.size() && few && crew_; ++i) {
+        const std::vector<LinkJob>& links = job_.workers[i].links;
+        for (std::size_t k = 0; k < links.size(); ++k) {
+            std::uint64_t completed = counters_->at(first_links_[i] + k).load();
+            if (completed > 0) {
+                out.push_back({links[k].connection, links[k].is_source, completed});
+            }
+        }
+    }
+    return out;
 }
 
 void Agent::pump() {

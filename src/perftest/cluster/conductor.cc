@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
 
 #include "perftest/channel.h"
 #include "perftest/cluster/agent.h"
@@ -36,6 +37,10 @@ struct EndState {
     Json facts = Json::object();
     std::string error;
     bool fatal = false;
+    // The last that was told while it ran, for when no results come: completed iterations of all
+    // processes, and when.
+    std::uint64_t first_count = 0, last_count = 0;
+    std::int64_t first_ns = 0, last_ns = 0;
 };
 
 class Conductor {
@@ -76,6 +81,8 @@ private:
     void handle_message(std::uint32_t agent, Message message, const std::string& step);
     void take_answer(std::uint32_t agent, const std::string& step);
     void handle_lost(std::uint32_t agent, const std::string& text, const std::string& step);
+    void handle_alive(std::uint32_t agent, const Json& body);
+    void salvage(EndState& end, bool requests) const;
     void break_step(const std::string& text);
     void handle_result(const Json& body);
     void handle_interrupt(const std::string& step);
@@ -126,6 +133,35 @@ void Conductor::handle_lost(std::uint32_t agent, const std::string& text, const 
     if (running_ && scenario_.tests.front().iteration_sync) break_step(text);
 }
 
+void Conductor::handle_alive(std::uint32_t agent, const Json& body) {
+    timeline_.handle(agent, body.at("iterations").get<std::vector<std::uint64_t>>());
+    std::map<EndState*, std::uint64_t> sums;
+    for (const Json& each : body.at("links")) {
+        auto connection = each.at(0).get<std::uint32_t>();
+        if (connection >= ends_.size()) throw Failure("a count of a connection that is not ours");
+        sums[&ends_[connection][each.at(1).get<bool>() ? 0 : 1]] += each.at(2).get<std::uint64_t>();
+    }
+    for (const auto& [end, count] : sums) {
+        std::int64_t now = monotonic_ns();
+        if (end->first_ns == 0) {
+            end->first_ns = now;
+            end->first_count = count;
+        }
+        end->last_ns = now;
+        end->last_count = count;
+    }
+}
+
+// What an end had done when it was last heard of.
+void Conductor::salvage(EndState& end, bool requests) const {
+    if (!end.results.empty() || end.last_ns <= end.first_ns || !requests) return;
+    ProcessResult result;
+    result.window_ns = end.last_ns - end.first_ns;
+    result.iterations_per_qp = {end.last_count - end.first_count};
+    result.interrupted = true;
+    end.results.push_back(std::move(result));
+}
+
 // Tests in lock-step end for all when one process cannot go on.
 void Conductor::break_step(const std::string& text) {
     if (!broken_.empty()) return;
@@ -137,8 +173,7 @@ void Conductor::handle_message(std::uint32_t agent, Message message, const std::
     heard_ns_[agent] = monotonic_ns();
     switch (message.type) {
         case MessageType::kAlive:
-            return timeline_.handle(
-                agent, message.body.at("iterations").get<std::vector<std::uint64_t>>());
+            return handle_alive(agent, message.body);
         case MessageType::kResults:
             return handle_result(message.body);
         case MessageType::kInterrupt:
@@ -393,6 +428,9 @@ void Conductor::assemble_connection(std::uint32_t test, const ScenarioConnection
             ends[static_cast<std::size_t>(e)].results.end(),
             [](const ProcessResult& a, const ProcessResult& b) { return a.process < b.process; });
     }
+    bool bandwidth = of.plan.metric == Metric::kBandwidth;
+    salvage(ends[0], bandwidth);
+    salvage(ends[1], bandwidth && of.is_bidirectional());
     for (int back = 0; back < (of.is_bidirectional() ? 2 : 1); ++back) {
         const EndState& from = ends[back == 0 ? 0 : 1];
         const EndState& to = ends[back == 0 ? 1 : 0];

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 #include <algorithm>
@@ -43,14 +44,15 @@ struct Link {
 
 class LinkWorker {
 public:
-    LinkWorker(const AgentJob& job, std::uint32_t index, std::optional<int> core, Channel& agent,
-               Board& board)
-        : job_(job),
-          self_(job.workers[index]),
-          core_(core),
+    LinkWorker(const LinkWork& work, Channel& agent, Board& board)
+        : job_(work.job),
+          self_(work.job.workers[work.index]),
+          core_(work.core),
           agent_(agent),
           head_(board.head()),
-          line_(board.line(index)) {}
+          line_(board.line(work.index)),
+          counters_(work.counters),
+          first_link_(work.first_link) {}
 
     void run();
 
@@ -78,6 +80,8 @@ private:
     Channel& agent_;
     BoardHead& head_;
     BoardLine& line_;
+    LinkCounters& counters_;
+    std::size_t first_link_;
     std::vector<Link> links_;
     std::map<std::pair<std::uint32_t, bool>, Link*> by_connection_;
     Lockstep lockstep_;  // of all links, when they are in step
@@ -215,7 +219,8 @@ void LinkWorker::begin_phase() {
     if (head_.stopped.load() != 0) return;
     phase_ = head_.phase.load();
     std::int64_t start = head_.start_ns.load();
-    sleep_until(start - kSpinNs);
+    // Who shares a core and spins keeps others from waking in time.
+    sleep_until(core_ ? start - kSpinNs : start);
     while (monotonic_ns() < start) {
     }
     started_ns_ = monotonic_ns();
@@ -230,11 +235,14 @@ void LinkWorker::begin_phase() {
 bool LinkWorker::turn_all() {
     bool interrupted = head_.interrupted.load(std::memory_order_relaxed) != 0, moved = false;
     std::uint64_t completed = 0;
-    for (Link& link : links_) {
+    for (std::size_t i = 0; i < links_.size(); ++i) {
+        Link& link = links_[i];
         if (!link.is_alive()) continue;
         if (interrupted) link.traffic->interrupt();
         guarded(link, [&] { moved |= link.traffic->turn(monotonic_ns()); });
-        completed += link.traffic->completed();
+        std::uint64_t own = link.traffic->completed();
+        counters_.at(first_link_ + i).store(own, std::memory_order_relaxed);
+        completed += own;
     }
     line_.iterations.store(completed, std::memory_order_relaxed);
     return moved;
@@ -323,6 +331,7 @@ void LinkWorker::report() {
 
 void LinkWorker::run() {
     if (core_) pin_to(*core_);
+    prctl(PR_SET_TIMERSLACK, 1);  // nanosecond: to wake when it was agreed
     make_links();
     describe_sources();
     connect();
@@ -334,9 +343,8 @@ void LinkWorker::run() {
 
 }  // namespace
 
-void work_on_links(const AgentJob& job, std::uint32_t index, std::optional<int> core,
-                   Channel& agent, Board& board) {
-    LinkWorker(job, index, core, agent, board).run();
+void work_on_links(const LinkWork& work, Channel& agent, Board& board) {
+    LinkWorker(work, agent, board).run();
 }
 
 }  // namespace rdmalab::perftest

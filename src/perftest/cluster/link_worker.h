@@ -14,12 +14,22 @@
 #pragma once
 
 #include "perftest/cluster/job.h"
+#include "perftest/cluster/link_counters.h"
 #include "perftest/crew.h"
 
 namespace rdmalab::perftest {
 
-// The body of worker number `index` of the job's. `core`: run there.
-void work_on_links(const AgentJob& job, std::uint32_t index, std::optional<int> core,
-                   Channel& agent, Board& board);
+// What one worker of a job is. `core`: run there. `first_link`: where its links begin among the
+// counters.
+struct LinkWork {
+    const AgentJob& job;
+    std::uint32_t index = 0;
+    std::optional<int> core;
+    LinkCounters& counters;
+    std::size_t first_link = 0;
+};
+
+// Its body.
+void work_on_links(const LinkWork& work, Channel& agent, Board& board);
 
 }  // namespace rdmalab::perftest

@@ -58,6 +58,7 @@ void show_own_files() {
     const std::pair<const char*, const char*> kFiles[] = {
         {"/run/lab/hosts", "/etc/hosts"},
         {"/run/lab/ld.so.cache", "/etc/ld.so.cache"},
+        {"/run/lab/shadow", "/etc/shadow"},
         {"/run/lab/ssh_config.d", "/etc/ssh/ssh_config.d"},
     };
     for (const auto& [source, target] : kFiles)

@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -47,6 +48,22 @@ void write_keys() {
     }
 }
 
+// sshd lets nobody in whose account is locked, as root's is on many machines. "*" only means that
+// no password fits.
+void write_shadow() {
+    std::ifstream file("/etc/shadow");
+    std::string text, line;
+    bool is_locked = false;
+    while (std::getline(file, line)) {
+        if (line.starts_with("root:!")) {
+            is_locked = true;
+            line = "root:*" + line.substr(std::min(line.find(':', 5), line.size()));
+        }
+        text += line + "\n";
+    }
+    if (is_locked) write_lab_file("shadow", text, 0600);
+}
+
 void write_files(const Lab& lab) {
     write_lab_file("hosts", hosts_file(lab));
     if (lab.has_cards) write_linker_cache();
@@ -56,6 +73,7 @@ void write_files(const Lab& lab) {
                       "cannot run /usr/sbin/sshd; a lab needs openssh-server, or "
                       "--no-ssh");
     write_keys();
+    write_shadow();
     write_lab_file("sshd_config", sshd_config(path_with_own_folder(nullptr)), 0600);
     fs::create_directory(lab_folder() / "ssh_config.d");
     write_lab_file("ssh_config.d/lab.conf", ssh_config());

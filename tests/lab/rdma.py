@@ -86,6 +86,28 @@ class Pairs(unittest.TestCase):
             done = lab.run("node02", program, "-n", "node01", "-D", "1", timeout=60)
             self.assertIn("node01", done.stdout + done.stderr)
 
+    @costs(timeout=120, processors=2)
+    def test_over_ipv6_whose_neighbours_the_kernel_finds(self):
+        run = ["env", f"LD_LIBRARY_PATH={BUILD}/lib/rdma"]
+        with TestLab(2, "--no-cards", "--no-ssh") as lab:
+            for number in (1, 2):
+                address = f"ip address add fd00:88::{number}/64 dev eth0 nodad"
+                lab.run(f"node0{number}", "sh", "-c", f"{address} && {LAUNCHER} up --uplink eth0")
+            words = [*run, "ibv_rc_pingpong", "-g", "2", "-n", "200"]
+            _, client = lab.pair(words, [*words, "node01"])
+            self.assertIn("GID fd00:88::1", client.stdout)
+            words = [*run, "rping", "-C", "5", "-a", "fd00:88::1"]
+            lab.pair([*words, "-s"], [*words, "-c"])
+
+    def test_with_nobody_end_when_the_kernel_gives_up(self):
+        with TestLab(2) as lab:
+            asking = lab.start("node02", "rping", "-c", "-a", "10.88.0.77", "-C", "1")
+            words = ["ibv_rc_pingpong", "-g", "1", "-n", "200"]
+            lab.pair(words, [*words, "node01"])  # others are served meanwhile
+            self.assertTrue(asking.wait(20))
+            self.assertIn("rdmalab: 10.88.0.77 does not answer on eth0", asking.stderr)
+            self.assertIn("RDMA_CM_EVENT_ADDR_ERROR, error -113", asking.output)
+
     @costs(timeout=180, processors=2)
     def test_over_a_wire_that_loses_and_reorders(self):
         with TestLab(2) as lab:

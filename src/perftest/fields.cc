@@ -13,7 +13,7 @@ using Text = Result<std::optional<std::string>>;
 
 Error expected(const char* what, const Json& value) {
     std::string found = to_text(value);
-    if (found.size() > 80) found = found.substr(0, 77) + "...";
+    if (found.size() > 80) found.replace(77, std::string::npos, "...");
     return {EINVAL, fmt::format("expected {}, found {}", what, found)};
 }
 

@@ -88,10 +88,10 @@ void LocalBackend::lose(std::uint32_t agent) {
                                   : fmt::format("ended with status {}", WEXITSTATUS(status));
         member.pid = 0;
     }
-    events_.push_back({BackendEvent::Kind::kLost,
-                       agent,
-                       {},
-                       fmt::format("the agent of {} {}", member.host, how)});
+    BackendEvent& event = events_.emplace_back();
+    event.kind = BackendEvent::Kind::kLost;
+    event.agent = agent;
+    event.text = fmt::format("the agent of {} {}", member.host, how);
 }
 
 void LocalBackend::read(std::uint32_t agent) {

@@ -253,10 +253,9 @@ void MpiBackend::handle_end() {
         pid_ = 0;
     }
     std::string text = diagnosis(said_);
-    events_.push_back({BackendEvent::Kind::kOver,
-                       0,
-                       {},
-                       fmt::format("mpirun {}{}", how, text.empty() ? "" : ": " + text)});
+    BackendEvent& event = events_.emplace_back();
+    event.kind = BackendEvent::Kind::kOver;
+    event.text = fmt::format("mpirun {}{}", how, text.empty() ? "" : ": " + text);
 }
 
 void MpiBackend::pump(int timeout_ms, int wake_fd) {

@@ -1,10 +1,7 @@
 #include "perftest/crew.h"
 
-#include <errno.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -47,28 +44,19 @@ Json await(Channel& main, MessageType type) {
 }
 
 Crew::Crew(std::uint32_t count, const Work& work) : board_(count) {
-    fflush(nullptr);  // or every worker prints it again
-    pid_t parent = getpid();
     for (std::uint32_t i = 0; i < count; ++i) {
-        auto [ours, theirs] = channel_pair();
-        pid_t pid = fork();
-        if (pid < 0) throw Failure(fmt::format("fork: {}", strerror(errno)));
-        if (pid == 0) {
-            prctl(PR_SET_PDEATHSIG, SIGKILL);
-            if (getppid() != parent) _exit(kExitError);
+        members_.push_back(fork_child([&](Channel main) {
             members_.clear();
-            ours = Channel(Fd());
-            run_worker(i, work, std::move(theirs), board_);
-        }
-        members_.push_back({pid, std::move(ours)});
+            run_worker(i, work, std::move(main), board_);
+        }));
     }
 }
 
 Crew::~Crew() {
-    for (Member& member : members_) {
+    for (Child& member : members_) {
         if (member.pid > 0) kill(member.pid, SIGKILL);
     }
-    for (Member& member : members_) {
+    for (Child& member : members_) {
         if (member.pid > 0) waitpid(member.pid, nullptr, 0);
     }
 }
@@ -77,7 +65,7 @@ void Crew::finish() {
     constexpr std::int64_t kPatienceNs = 3'000'000'000;
     send_all(MessageType::kBye, Json::object());
     std::int64_t deadline = monotonic_ns() + kPatienceNs;
-    for (Member& member : members_) {
+    for (Child& member : members_) {
         while (member.pid > 0 && monotonic_ns() < deadline) {
             if (waitpid(member.pid, nullptr, WNOHANG) != 0) {
                 member.pid = 0;

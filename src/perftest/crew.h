@@ -3,15 +3,13 @@
 // that socket.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "perftest/board.h"
-#include "perftest/channel.h"
+#include "perftest/child.h"
 
 namespace rdmalab::perftest {
 
@@ -37,13 +35,8 @@ public:
     void finish();
 
 private:
-    struct Member {
-        pid_t pid = 0;
-        Channel channel;
-    };
-
     Board board_;
-    std::vector<Member> members_;
+    std::vector<Child> members_;
 };
 
 // The next message of main. Throws Failure when it is another one, or none.

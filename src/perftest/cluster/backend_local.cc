@@ -5,13 +5,13 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 
+#include "perftest/child.h"
 #include "perftest/cluster/agent.h"
 #include "perftest/failure.h"
 
@@ -37,20 +37,12 @@ constexpr std::int64_t kFarewellNs = 5'000'000'000;
 }  // namespace
 
 void LocalBackend::launch(const std::vector<std::string>& hosts) {
-    fflush(nullptr);
-    pid_t parent = getpid();
     for (const std::string& host : hosts) {
-        auto [ours, theirs] = channel_pair();
-        pid_t pid = fork();
-        if (pid < 0) throw Failure(fmt::format("fork: {}", strerror(errno)));
-        if (pid == 0) {
-            prctl(PR_SET_PDEATHSIG, SIGKILL);
-            if (getppid() != parent) _exit(kExitError);
+        Child child = fork_child([this](Channel uplink) {
             members_.clear();
-            ours = Channel(Fd());
-            be_agent(std::move(theirs));
-        }
-        members_.push_back({host, pid, std::move(ours), {}, true});
+            be_agent(std::move(uplink));
+        });
+        members_.push_back({host, child.pid, std::move(child.channel), {}, true});
     }
 }
 

@@ -1,14 +1,12 @@
 #include "perftest/cluster/relay.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,7 +14,7 @@
 #include <list>
 #include <vector>
 
-#include "perftest/channel.h"
+#include "perftest/child.h"
 #include "perftest/cluster/agent.h"
 #include "perftest/cluster/mpi_plugin.h"
 #include "perftest/cluster/relay_abi.h"
@@ -340,30 +338,21 @@ int run_relay() {
     signal(SIGPIPE, SIG_IGN);
     // Of the terminal that the front-end has: it tells us what to do.
     signal(SIGINT, SIG_IGN);
-    auto [ours, theirs] = channel_pair();
-    pid_t parent = getpid(), pid = fork();
-    if (pid < 0) {
-        fmt::print(stderr, "rdma_perftest on {}: fork: {}\n", host_name(), strerror(errno));
-        return kExitError;
-    }
-    if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() != parent) _exit(kExitError);
-        ours = Channel(Fd());
-        // Nothing but messages may appear there.
-        dup2(STDERR_FILENO, STDOUT_FILENO);
-        int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-        if (null >= 0) dup2(null, STDIN_FILENO);
-        _exit(run_agent(std::move(theirs)));
-    }
-    theirs = Channel(Fd());
+    Child agent;
     try {
+        agent = fork_child([](Channel uplink) {
+            // Nothing but messages may appear there.
+            dup2(STDERR_FILENO, STDOUT_FILENO);
+            int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+            if (null >= 0) dup2(null, STDIN_FILENO);
+            _exit(run_agent(std::move(uplink)));
+        });
         const RdmalabMpi& mpi = open_plugin();
         if (const char* error = mpi.init()) throw Failure(error);
-        return Relay(std::move(ours), pid, mpi).run();
+        return Relay(std::move(agent.channel), agent.pid, mpi).run();
     } catch (const Failure& failure) {
         fmt::print(stderr, "rdma_perftest on {}: {}\n", host_name(), failure.what());
-        kill(pid, SIGKILL);
+        if (agent.pid > 0) kill(agent.pid, SIGKILL);
         return kExitError;
     }
 }

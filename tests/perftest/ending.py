@@ -148,6 +148,19 @@ class Deaths(unittest.TestCase):
             self.assertIn("while running traffic", made.server.stderr)
             made.client("-i", 10, "-w", 0)
 
+    def test_the_end_of_a_client_is_the_cause_though_traffic_fails_before_it(self):
+        with bench() as made:
+            client = self.client_of(made, "-v", "send", "-s", 1024, "-b")
+            worker, main = self.worker_of(client), self.main_of(client)
+            self.assertNotEqual(worker, main)
+            os.kill(main, signal.SIGSTOP)
+            os.kill(worker, signal.SIGKILL)
+            time.sleep(0.4)
+            client.kill_group()
+            self.assertTrue(wait_until(lambda: "client 127.0.0.1" in made.server.stderr, LIMIT_S),
+                            made.server.report("server"))
+            self.assertIn("while running traffic", made.server.stderr)
+
 
 class Strangers(SharedBench):
     """What may come to a control port. After each, the server still serves."""

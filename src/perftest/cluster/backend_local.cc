@@ -1,6 +1,5 @@
 #include "perftest/cluster/backend_local.h"
 
-#include <errno.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
